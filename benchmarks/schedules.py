@@ -23,6 +23,7 @@ from typing import Final
 
 from scenarios.mutants import MUTANTS, RUN_MUTANTS
 from scenarios.mutants.bookies import BOOKIE_MUTANTS
+from scenarios.mutants.log_compaction import LOG_COMPACTION_MUTANTS
 from scenarios.mutants.log_groups import LOG_GROUP_MUTANTS
 from scenarios.mutants.logs import LOG_MUTANTS
 from scenarios.plan import Plan, parse_plan
@@ -120,7 +121,7 @@ def main() -> None:
     parser.add_argument("--defect", action="append", help="a defect; may be repeated; all of them")
     parser.add_argument("--json", type=Path, help="write the figures to this file, too")
     options = parser.parse_args()
-    others = {mutant.name for mutant in (*LOG_MUTANTS, *LOG_GROUP_MUTANTS, *BOOKIE_MUTANTS)}
+    others = {mutant.name for mutant in (*LOG_MUTANTS, *LOG_GROUP_MUTANTS, *LOG_COMPACTION_MUTANTS, *BOOKIE_MUTANTS)}
     defects = options.defect or [name for name in RUN_MUTANTS if name not in others]
     cells = [Cell(name, policy, options.seeds) for name in defects for policy in POLICIES]
     results: dict[Cell, Found] = {}

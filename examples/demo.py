@@ -76,7 +76,7 @@ def act_simulate(console: Console, folder: Path) -> SweepResult:
             range(SEEDS),
             tuple(SCENARIOS),
             record=folder,
-            progress=lambda done, _total, _failing: progress.update(task, completed=done),
+            progress=lambda so_far, _total: progress.update(task, completed=so_far.runs),
         )
     console.print(
         f"   {result.runs} runs, {result.events:,} events, {result.simulated_seconds:,.0f} simulated seconds "

@@ -29,11 +29,11 @@ _COMMANDS: Final = {
     "shrink": Late("scenarios.cli_shrink", "Make a failing plan smaller while the same clause breaks."),
     "sweep": Late("scenarios.cli_sweeps", "Run scenarios with many seeds, on all processors."),
     "mutants": Late(
-        "scenarios.cli_sweeps", "Plant known defects, one at a time, and see whether the invariants give them away."
+        "scenarios.cli_mutants", "Plant known defects, one at a time, and see whether the invariants give them away."
     ),
     "determinism": Late(
-        "scenarios.cli_sweeps",
-        "Make every run three times, once in a process that hashes strings differently, and compare.",
+        "scenarios.cli_determinism",
+        "Make every run three times or more, once in a process that hashes strings differently, and compare.",
     ),
     "explore": Late("scenarios.cli_explore", "Search worlds of protocol machines for a schedule that breaks a clause."),
     "exhaustive": Late(

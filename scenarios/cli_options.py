@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -19,6 +20,7 @@ from scenarios.plan.schedule import PlanSchedule, parse_schedule
 __all__ = [
     "AnyTransport",
     "FirstSeed",
+    "FixedFirstSeed",
     "HistoryFile",
     "HtmlFile",
     "Json",
@@ -32,18 +34,26 @@ __all__ = [
     "check_writable",
     "chosen_scenarios",
     "exit_codes",
+    "first_seed_of_today",
     "known_in_runs",
     "schedule_for",
 ]
 
+#: Seeds between those of two days that follow each other.
+_SEEDS_A_DAY: Final = 1_000_000
+
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output, and nothing else there.")]
 Seeds = Annotated[int, typer.Option(min=1, help="How many seeds.")]
-FirstSeed = Annotated[int, typer.Option(min=0, help="The first seed.")]
+FirstSeed = Annotated[
+    int | None,
+    typer.Option(min=0, help="The first seed.  [default: another one each day]", show_default=False),
+]
+FixedFirstSeed = Annotated[int, typer.Option("--first-seed", min=0, help="The first seed.")]
 Scenarios = Annotated[
     list[str] | None,
     typer.Option(
         "--scenario",
-        help="A scenario or a plan; may be repeated.  [default: all scenarios]",
+        help="A scenario, a plan or a file with one; may be repeated.  [default: all scenarios]",
         show_default=False,
         autocompletion=complete_scenario,
     ),
@@ -86,6 +96,11 @@ HtmlFile = Annotated[
     Path | None,
     typer.Option("--html", help="Write the run as one page for a browser.", show_default=False, metavar="FILE"),
 ]
+
+
+def first_seed_of_today() -> int:
+    """The first seed of this day in UTC, from which the day can be read: 20260131000000."""
+    return int(datetime.now(UTC).strftime("%Y%m%d")) * _SEEDS_A_DAY
 
 
 def exit_codes(found: str) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from shutil import get_terminal_size
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
 
 import typer
 
@@ -20,15 +20,17 @@ from scenarios.model import RunResult, Tier, Violation
 
 if TYPE_CHECKING:
     from scenarios.determinism import Difference
-    from scenarios.sweep import Progress
 
 __all__ = [
     "EXIT_FOUND",
+    "EXIT_INTERRUPTED",
     "EXIT_UNDECIDED",
     "EXIT_USAGE",
+    "Move",
     "fail",
     "known",
     "on_terminal",
+    "pool_errors",
     "print_difference",
     "print_json",
     "print_lines",
@@ -41,6 +43,7 @@ __all__ = [
 EXIT_FOUND = 1
 EXIT_USAGE = 2
 EXIT_UNDECIDED = 3
+EXIT_INTERRUPTED = 130
 
 _WIDTH_DEFAULT = 120
 _WIDTH_MIN = 80
@@ -51,6 +54,13 @@ _OFFERED_MAX: Final = 20
 
 #: What a run over another transport than objects is told to be.
 _HOW: Final = {"bytes": " over bytes", "processes": " with processes"}
+
+
+class Move(Protocol):
+    """Advances a progress bar: so many are done of so many, so many were found; a ``note`` stands beside."""
+
+    def __call__(self, done: int, in_all: int, count: int, note: str = "") -> None:
+        """Advance it."""
 
 
 def fail(message: str) -> NoReturn:
@@ -144,7 +154,7 @@ def terminal_width() -> int:
 
 
 @contextmanager
-def watched(what: str, found: str) -> Iterator[Progress | None]:
+def watched(what: str, found: str) -> Iterator[Move | None]:
     """Show a progress bar on standard error, and yield the function that advances it; None if there is no terminal."""
     if not sys.stderr.isatty():
         yield None
@@ -163,12 +173,24 @@ def watched(what: str, found: str) -> Iterator[Progress | None]:
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn(f"{{task.fields[found]}} {found}"),
+        TextColumn("{task.fields[note]}"),
         TimeRemainingColumn(),
     )
     with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(what, total=None, found=0)
+        task = bar.add_task(what, total=None, found=0, note="")
 
-        def move(done: int, in_all: int, count: int) -> None:
-            bar.update(task, completed=done, total=in_all, found=count)
+        def move(done: int, in_all: int, count: int, note: str = "") -> None:
+            bar.update(task, completed=done, total=in_all, found=count, note=note)
 
         yield move
+
+
+@contextmanager
+def pool_errors() -> Iterator[None]:
+    """Turn the death of a worker process into a plain message."""
+    from concurrent.futures.process import BrokenProcessPool  # noqa: PLC0415  takes long to import, for sweeps only
+
+    try:
+        yield
+    except BrokenProcessPool:
+        fail("a worker process died, perhaps for lack of memory; try again with fewer --processes")

@@ -1,17 +1,15 @@
-"""``bk-chaos sweep``, ``mutants`` and ``determinism``: many runs."""
+"""``bk-chaos sweep``: many runs, and what they come to."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from collections.abc import Mapping
 from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
-from scenarios.cli_completion import complete_scenario
+from scenarios.cli_names import Names, chosen_runs
 from scenarios.cli_options import (
     FirstSeed,
     Json,
@@ -22,73 +20,78 @@ from scenarios.cli_options import (
     Seeds,
     Transport,
     check_writable,
-    chosen_scenarios,
     exit_codes,
-    known_in_runs,
+    first_seed_of_today,
     schedule_for,
 )
 from scenarios.cli_output import (
     EXIT_FOUND,
+    EXIT_INTERRUPTED,
     EXIT_UNDECIDED,
     fail,
-    known,
-    print_difference,
+    pool_errors,
     print_json,
     print_lines,
-    print_table,
     watched,
 )
-from scenarios.determinism import check_determinism
 from scenarios.library import SCENARIOS
 from scenarios.model import TransportKind
-from scenarios.mutants import RUN_MUTANTS
+from scenarios.plan import Plan
 from scenarios.plan.named import plan_names
 from scenarios.plan.schedule import PlanSchedule, schedule_word
 from scenarios.situations import SITUATIONS
-from scenarios.sweep import MutantHunt, Progress, SweepResult, hunt_mutants, sweep
+from scenarios.sweep import SweepInterruptedError, SweepResult, sweep
+from scenarios.sweep_state import SweepState, SweepStateError
 
-__all__ = ["add_to"]
+__all__ = ["add_to", "pace"]
 
 _SELDOM_SHOWN: Final = 8
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the commands to ``app``."""
+    """Add the command to ``app``."""
     app.command("sweep", help=_SWEEP_HELP)(sweep_)
-    app.command("mutants", help=_MUTANTS_HELP)(mutants_)
-    app.command("determinism", help=_DETERMINISM_HELP)(determinism)
 
 
 _SWEEP_HELP: Final = f"""Run scenarios with many seeds, on all processors.
+
+NAMES are scenarios, plans and files with plans (.scn); all scenarios unless some are named. Without --first-seed the seeds are
+other ones each day (UTC); the first is printed.
 
 With --marks each seed plays one scenario in turn, of all scenarios, plans and swarms unless some are named, and the sweep fails
 if no run met one of the situations (docs/reference/marks.md). It takes some 2,000 seeds to meet them all.
 
 With --schedule deliveries and processes are late, as in bk-chaos run; all plans are played unless some are named.
 
+Ctrl-C ends a sweep after the runs that are under way, and prints what was found so far. With --resume FILE a sweep keeps what is
+finished in that file, and the same command goes on from there, with more --seeds too.
+
 A run may miss what its scenario is about. If more than one in twenty of a scenario's runs does, the sweep has no verdict.
 
 \b
 Examples:
   bk-chaos sweep --seeds 1000
-  bk-chaos sweep --seeds 200 --first-seed 5000 --scenario dead-writer --scenario zombie-writer
+  bk-chaos sweep dead-writer zombie-writer --seeds 200 --first-seed 5000
+  bk-chaos sweep late-add.scn swarm --seeds 500
   bk-chaos sweep --seeds 500 --record histories --failing-only
   bk-chaos sweep --seeds 2000 --marks
-  bk-chaos sweep --scenario swarm-live --schedule delay:3
+  bk-chaos sweep swarm swarm-live --seeds 100000 --resume swarms.json
+  bk-chaos sweep swarm-live --schedule delay:3
   bk-chaos sweep --seeds 50 --mutant recovery-reads-do-not-fence --stop-at-first --json
 
 \b
-{exit_codes(found="an invariant was broken, or a situation never met with --marks")}
-With --json: {{"seeds", "scenarios", "violations", "unknown", "missed", "vacuous", "events", "events_per_second",
-"simulated_seconds_per_second", "seeds_per_cpu_hour", "failing": [{{"scenario", "seed", "invariant"}}],
-"met": {{situation: runs}}, "never_met": [...], ...}}.
+{exit_codes(found="an invariant was broken, or a situation never met with --marks")} 130 interrupted.
+With --json: {{"seeds", "first_seed", "interrupted", "scenarios", "violations", "unknown", "missed", "vacuous", "events",
+"events_per_second", "seeds_per_second", "simulated_seconds", "simulated_seconds_per_second", "seeds_per_cpu_hour",
+"failing": [{{"scenario", "seed", "invariant"}}], "met": {{situation: runs}}, "never_met": [...], ...}}.
 """
 
 
 def sweep_(
+    names: Names = None,
     *,
     seeds: Seeds = 100,
-    first_seed: FirstSeed = 0,
+    first_seed: FirstSeed = None,
     scenario: Scenarios = None,
     mutant: MutantName = None,
     transport: Transport = TransportKind.OBJECTS,
@@ -106,203 +109,133 @@ def sweep_(
         bool,
         typer.Option("--marks", help="Play one scenario in turn with each seed; fail if a situation is never met."),
     ] = False,
+    resume: Annotated[
+        Path | None,
+        typer.Option(help="Keep what is finished in this file, and go on from there.", metavar="FILE"),
+    ] = None,
     processes: Processes = None,
     as_json: Json = False,
 ) -> None:
     """Sweep seeds."""
-    everything = list(plan_names()) if schedule else [*SCENARIOS, *plan_names()] if marks else None
-    chosen = chosen_scenarios(scenario or everything, mutant)
+    everything = plan_names() if schedule else (*SCENARIOS, *plan_names()) if marks else tuple(SCENARIOS)
+    chosen, plans = chosen_runs([*(names or ()), *(scenario or ())] or everything, mutant)
     policy = schedule_for(schedule, chosen)
     if failing_only and record is None:
         fail("--failing-only says which histories to keep; --record says where")
     check_writable(record)
-    with watched("sweeping", "broken") as progress, _pool_errors():
-        result = sweep(
-            range(first_seed, first_seed + seeds),
-            chosen,
-            mutant=mutant,
-            record=record,
-            failing_only=failing_only,
-            processes=processes,
-            stop_at_first=stop_at_first,
-            in_turn=marks,
-            transport=transport,
-            schedule=policy,
-            progress=progress,
-        )
+    first = first_seed if first_seed is not None else _kept_first_seed(resume)
+    begins_at = first_seed_of_today() if first is None else first
+    state = None
+    if resume is not None:
+        state = _state(resume, begins_at, chosen, mutant, transport, policy, plans, in_turn=marks)
+        in_all = seeds * (1 if marks else len(chosen))
+        if state.finished and state.finished["runs"] > in_all:
+            fail(
+                f"{resume} has {state.finished['runs']} runs, more than the {in_all} of {seeds} seeds; ask for more --seeds"
+            )
+    try:
+        with watched("sweeping", "broken") as move, pool_errors():
+            result = sweep(
+                range(begins_at, begins_at + seeds),
+                chosen,
+                mutant=mutant,
+                record=record,
+                failing_only=failing_only,
+                processes=processes,
+                stop_at_first=stop_at_first,
+                in_turn=marks,
+                transport=transport,
+                schedule=policy,
+                plans=plans,
+                state=state,
+                progress=None
+                if move is None
+                else lambda so_far, in_all: move(so_far.runs, in_all, len(so_far.failing), pace(so_far)),
+            )
+    except SweepInterruptedError as interrupted:
+        result = interrupted.result
+    except OSError as error:
+        fail(f"{error.filename or resume} cannot be written: {error.strerror}")
     if as_json:
         print_json(result.as_json())
     else:
-        _print_sweep(result)
+        _print_sweep(result, is_of_today=first is None, resume=resume)
+    if result.is_interrupted:
+        raise typer.Exit(EXIT_INTERRUPTED)
     if result.failing or (marks and result.never_met):
         raise typer.Exit(EXIT_FOUND)
     if result.undecided or result.beside_the_point:
         raise typer.Exit(EXIT_UNDECIDED)
 
 
-_MUTANTS_HELP: Final = f"""Plant known defects, one at a time, and see whether the invariants give them away.
-
-Unless scenarios or plans are named, the plans of the library and the drawn ones are played, which show every defect. With
---shrink those that catch a defect are made as small as they can be. With --schedule deliveries and processes are late, as in
-bk-chaos run.
-
-\b
-Examples:
-  bk-chaos mutants
-  bk-chaos mutants --shrink defects
-  bk-chaos mutants --mutant acks-during-ensemble-change --schedule pct:3
-  bk-chaos mutants --seeds 500 --mutant recovery-starts-below-last-fragment --json
-
-\b
-{exit_codes(found="a defect was not caught")}
-With --json: {{"mutants": [{{"name", "caught", "invariant", "clause", "scenario", "seed", "seeds_to_find", "cpu_seconds",
-"shrunk_steps", "shrunk_operations", "shrunk_cpu_seconds"}}]}}.
-"""
-
-
-def mutants_(
-    *,
-    seeds: Seeds = 200,
-    first_seed: FirstSeed = 0,
-    mutant: Annotated[
-        list[str] | None, typer.Option(help="A defect; may be repeated.  [default: all]", show_default=False)
-    ] = None,
-    scenario: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--scenario",
-            help="A scenario or a plan; may be repeated.  [default: all plans]",
-            show_default=False,
-            autocompletion=complete_scenario,
-        ),
-    ] = None,
-    transport: Transport = TransportKind.OBJECTS,
-    schedule: ScheduleWord = None,
-    processes: Processes = None,
-    shrink: Annotated[
-        Path | None,
-        typer.Option(help="Shrink what catches each, and write it to this folder.", show_default=False, metavar="DIR"),
-    ] = None,
-    as_json: Json = False,
-) -> None:
-    """Hunt planted defects."""
-    chosen = chosen_scenarios(scenario, None) if scenario and shrink is None else _chosen_plans(scenario)
-    policy = schedule_for(schedule, chosen)
-    check_writable(shrink)
-    planted = mutant or list(RUN_MUTANTS)
-    for name in planted:
-        known_in_runs(name)
-    with watched("hunting", "caught") as progress, _pool_errors():
-        hunts = hunt_mutants(
-            planted,
-            range(first_seed, first_seed + seeds),
-            chosen,
-            processes=processes,
-            transport=transport,
-            schedule=policy,
-            progress=progress,
-        )
-    if shrink is not None:
-        with watched("shrinking", "small") as progress, _pool_errors():
-            hunts = _shrunk(hunts, shrink, transport, policy, processes, progress)
-    if as_json:
-        print_json({"mutants": [hunt.as_json() for hunt in hunts]})
-    else:
-        sizes = ("steps", "operations") if shrink is not None else ()
-        rows = [(*_row(hunt, seeds), *(_sizes(hunt) if sizes else ())) for hunt in hunts]
-        print_table(("defect", "caught", "by", "in", "seeds", "CPU s", *sizes), rows)
-    if not all(hunt.caught for hunt in hunts):
-        raise typer.Exit(EXIT_FOUND)
-
-
-def _chosen_plans(names: list[str] | None) -> list[str]:
-    for name in names or ():
-        known(name, plan_names(), "plan")
-    return list(names or plan_names())
-
-
-def _shrunk(
-    hunts: list[MutantHunt],
-    folder: Path,
-    transport: TransportKind,
-    schedule: PlanSchedule | None,
-    processes: int | None,
-    progress: Progress | None,
-) -> list[MutantHunt]:
-    from scenarios.shrinking.hunted import shrink_caught  # noqa: PLC0415  most hunts shrink nothing
-
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        return shrink_caught(
-            hunts, folder, transport=transport, schedule=schedule, processes=processes, progress=progress
-        )
-    except OSError as error:
-        fail(f"{folder} cannot be written: {error.strerror}")
-
-
-def _row(hunt: MutantHunt, seeds: int) -> tuple[object, ...]:
-    if not hunt.caught:
-        return hunt.name, "NO", "", "", f"> {seeds}", f"{hunt.cpu_seconds:.1f}"
-    broken, where = f"{hunt.invariant} ({hunt.clause})", f"{hunt.scenario} {hunt.seed}"
-    return hunt.name, "yes", broken, where, hunt.seeds_to_find, f"{hunt.cpu_seconds:.1f}"
-
-
-def _sizes(hunt: MutantHunt) -> tuple[object, object]:
-    return ("", "") if hunt.shrunk_steps is None else (hunt.shrunk_steps, hunt.shrunk_operations)
-
-
-_DETERMINISM_HELP: Final = f"""Make every run three times, once in a process that hashes strings differently, and compare.
-
-\b
-Examples:
-  bk-chaos determinism --seeds 20
-  bk-chaos determinism --seeds 100 --scenario dead-writer --json
-
-\b
-{exit_codes(found="a run did not come out the same")}
-With --json: {{"seeds", "runs", "diverged": [{{"scenario", "seed", "where", "difference"}}]}}.
-"""
-
-
-def determinism(
-    *,
-    seeds: Seeds = 10,
-    first_seed: FirstSeed = 0,
-    scenario: Scenarios = None,
-    mutant: MutantName = None,
-    transport: Transport = TransportKind.OBJECTS,
-    as_json: Json = False,
-) -> None:
-    """Check that runs depend on their seed alone."""
-    chosen = chosen_scenarios(scenario, mutant)
-    with watched("repeating", "different") as progress:
-        result = check_determinism(
-            range(first_seed, first_seed + seeds), chosen, mutant=mutant, transport=transport, progress=progress
-        )
-    if as_json:
-        print_json(result.as_json())
-    else:
-        print_lines(f"{result.runs} runs of {seeds} seeds, {len(result.diverged)} different")
-        for divergence in result.diverged:
-            print_lines(f"{divergence.scenario}, seed {divergence.seed}: different in {divergence.where}")
-            if divergence.difference is not None:
-                print_difference(divergence.difference, "first", "then")
-    if result.diverged:
-        raise typer.Exit(EXIT_FOUND)
-
-
 # Helpers -----------------------------------------------------------------------------------------------------------
 
 
-def _print_sweep(result: SweepResult) -> None:
+def _kept_first_seed(resume: Path | None) -> int | None:
+    """The first seed of the sweep that goes on, if there is one."""
+    if resume is None:
+        return None
+    try:
+        return SweepState.first_seed_of(resume)
+    except SweepStateError as error:
+        fail(str(error))
+    except OSError as error:
+        fail(f"{resume} cannot be read: {error.strerror}")
+
+
+def _state(
+    resume: Path,
+    first_seed: int,
+    chosen: list[str],
+    mutant: str | None,
+    transport: TransportKind,
+    schedule: PlanSchedule | None,
+    plans: Mapping[str, Plan],
+    *,
+    in_turn: bool,
+) -> SweepState:
+    if not resume.parent.is_dir():
+        fail(f"{resume} cannot be written: there is no folder {resume.parent}")
+    try:
+        return SweepState.open(
+            resume,
+            first_seed=first_seed,
+            scenarios=chosen,
+            mutant=mutant,
+            transport=transport,
+            schedule=schedule,
+            in_turn=in_turn,
+            plans=plans,
+        )
+    except SweepStateError as error:
+        fail(str(error))
+
+
+def pace(so_far: SweepResult) -> str:
+    """What a progress bar tells beside counts."""
+    return f"{so_far.runs_per_second:.0f} seeds/s, {_duration(so_far.simulated_seconds)} simulated"
+
+
+def _duration(seconds: float) -> str:
+    """A time for people: hours and minutes, or minutes and seconds."""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+def _print_sweep(result: SweepResult, *, is_of_today: bool, resume: Path | None) -> None:
     figures = result.as_json()
+    if result.is_interrupted:
+        goes_on = "" if resume is None else f"; the same command with --resume {resume} goes on"
+        print_lines(f"interrupted{goes_on}")
     print_lines(
         f"{result.runs} runs of {result.seeds} seeds in {len(result.scenarios)} scenarios: "
         f"{figures['violations']} violations, {figures['unknown']} without verdict, "
         f"{figures['missed']} beside what they are about, {figures['vacuous']} in which nothing went wrong",
+        f"  seeds from {result.first_seed} on" + (", which are those of today" if is_of_today else ""),
         f"  {result.events} events, {figures['events_per_second']:.0f} a second; "
-        f"{figures['simulated_seconds_per_second']:.0f} simulated seconds a second; "
-        f"{figures['seeds_per_cpu_hour']:.0f} seeds an hour of CPU",
+        f"{_duration(result.simulated_seconds)} simulated, {figures['simulated_seconds_per_second']:.0f} seconds a second; "
+        f"{figures['seeds_per_second']:.0f} seeds a second, {figures['seeds_per_cpu_hour']:.0f} an hour of CPU",
     )
     seldom = sorted(result.met.items(), key=itemgetter(1))[:_SELDOM_SHOWN]
     print_lines(
@@ -321,12 +254,3 @@ def _print_sweep(result: SweepResult) -> None:
         missed = [(seed, problem) for scenario, seed, problem in result.missed if scenario == name]
         seed, problem = missed[0]
         print_lines(f"  no verdict: {len(missed)} of {result.runs_of[name]} runs of {name}; --seed {seed}: {problem}")
-
-
-@contextmanager
-def _pool_errors() -> Iterator[None]:
-    """Turn the death of a worker process into a plain message."""
-    try:
-        yield
-    except BrokenProcessPool:
-        fail("a worker process died, perhaps for lack of memory; try again with fewer --processes")

@@ -1,8 +1,8 @@
 """Checks that a run depends on its seed alone, and finds the first event that differs otherwise.
 
-Each run is made three times: twice in this process, to detect state left by earlier runs, and once in a new process with
-another ``PYTHONHASHSEED``, to detect a dependency on the order of sets or on addresses. Equal digests over all events mean that
-the same events happened at the same times.
+Each run is made twice in one process, to detect state left by earlier runs, and once in each of some others: new processes with
+other ``PYTHONHASHSEED``, to detect a dependency on the order of sets or on addresses, and other Pythons. Equal digests over all
+events mean that the same events happened at the same times.
 """
 
 from __future__ import annotations
@@ -11,32 +11,42 @@ import json
 import os
 import subprocess
 import sys
+import sysconfig
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Final
 
 from scenarios.history import Event, History
-from scenarios.model import TransportKind
-from scenarios.runner import run_scenario
+from scenarios.model import RunResult, TransportKind
+from scenarios.plan import Plan, parse_plan, print_plan
+from scenarios.runner import run_plan, run_scenario
+from scenarios.units import Run, batched, check_names, planned_runs, processes_for
+from simbookie.worker_processes import in_order, worker_processes
 
 __all__ = [
     "HAS_ENDED",
     "DeterminismResult",
     "Difference",
     "Divergence",
+    "Place",
+    "Repeats",
+    "UnusablePythonError",
     "check_determinism",
+    "digests_elsewhere",
     "event_line",
     "first_difference",
     "is_same_event",
+    "other_hashes",
 ]
 
 #: Instead of an event, where a history has ended before.
 HAS_ENDED: Final = "no such event, the history has ended"
 
-_RUNS_PER_CHILD: Final = 64
+#: A process is started for each unit at another place.
+_RUNS_PER_UNIT: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,17 +83,21 @@ class Divergence:
 
 @dataclass(frozen=True, slots=True)
 class DeterminismResult:
-    """``runs`` counts every run made, three for each seed and scenario."""
+    """``runs`` counts every run made; ``places`` are the processes, besides the first, that a run was made in."""
 
     seeds: int
     runs: int
     diverged: tuple[Divergence, ...]
+    places: tuple[str, ...] = ()
+    first_seed: int = 0
 
     def as_json(self) -> dict[str, Any]:
         """The shape that ``bk-chaos determinism --json`` prints."""
         return {
             "seeds": self.seeds,
+            "first_seed": self.first_seed,
             "runs": self.runs,
+            "places": list(self.places),
             "diverged": [divergence.as_json() for divergence in self.diverged],
         }
 
@@ -116,84 +130,174 @@ def is_same_event(one: Event, other: Event) -> bool:
     )
 
 
+class UnusablePythonError(ValueError):
+    """An interpreter cannot make runs; the message says why."""
+
+
 def check_determinism(
     seeds: Sequence[int],
     scenarios: Sequence[str],
     *,
     mutant: str | None = None,
     transport: TransportKind = TransportKind.OBJECTS,
+    in_turn: bool = False,
+    plans: Mapping[str, Plan] | None = None,
+    hash_seeds: int = 1,
+    pythons: Sequence[str] = (),
+    processes: int | None = None,
     progress: Callable[[int, int, int], None] | None = None,
 ) -> DeterminismResult:
-    """Make every run three times and compare. ``progress`` is told ``(done, in_all, diverged)``.
+    """Make every run twice in one process and once in each of some others, and compare.
+
+    The others are ``hash_seeds`` processes that hash strings differently, and one for each of ``pythons``, interpreters with the
+    dependencies of this package. With ``in_turn`` one scenario is run with each seed. ``plans`` has those of ``scenarios`` that
+    are in no library, by the names that stand for them there. ``progress`` is told ``(done, in_all, diverged)``.
 
     A run that diverged is repeated with its history recorded, to find the first event that differs; if the repetition does not
-    diverge, the divergence is reported without that event. Raises ``KeyError`` for an unknown scenario or mutant.
+    diverge, the divergence is reported without that event. Raises ``KeyError`` for an unknown scenario or mutant,
+    :class:`UnusablePythonError` for an interpreter that cannot make runs.
     """
-    runs = [(scenario, seed) for seed in seeds for scenario in scenarios]
+    check_names(scenarios, mutant, None, plans)
+    places = (*other_hashes(hash_seeds), *map(_place_of, pythons))
+    runs = list(planned_runs(seeds, scenarios, in_turn=in_turn))
+    units = [
+        Repeats(batch, mutant, transport, _of_batch(batch, plans or {}), place)
+        for batch in batched(runs, _RUNS_PER_UNIT)
+        for place in (None, *places)
+    ]
     diverged: list[Divergence] = []
-    for start in range(0, len(runs), _RUNS_PER_CHILD):
-        batch = runs[start : start + _RUNS_PER_CHILD]
-        first, second = (
-            [run_scenario(scenario, seed, mutant=mutant, transport=transport).digest for scenario, seed in batch]
-            for _ in range(2)
-        )
-        third = _digests_elsewhere(batch, mutant, None, transport)
-        for (scenario, seed), *digests in zip(batch, first, second, third, strict=True):
-            for digest, repeat, where in (
-                (digests[1], _record_here, "the same process"),
-                (digests[2], _record_elsewhere, "another process"),
-            ):
-                if digest != digests[0]:
-                    difference = _locate(scenario, seed, mutant, transport, repeat)
-                    diverged.append(Divergence(scenario, seed, where, difference))
-        if progress is not None:
-            progress(start + len(batch), len(runs), len(diverged))
-    return DeterminismResult(seeds=len(seeds), runs=3 * len(runs), diverged=tuple(diverged))
+    done, last = 0, places[-1] if places else None
+    first: list[str] = []
+    with worker_processes(processes_for(len(units), processes), _digests_of) as hand_out:
+        for unit, made in zip(units, in_order(hand_out(units)), strict=True):
+            first = made[: len(unit.runs)] if unit.place is None else first
+            for number, digest in enumerate(made):
+                index = number % len(unit.runs)
+                if digest != first[index]:
+                    diverged.append(_divergence(unit, index))
+            if unit.place is last:
+                done += len(unit.runs)
+                if progress is not None:
+                    progress(done, len(runs), len(diverged))
+    return DeterminismResult(
+        seeds=len(seeds),
+        runs=(2 + len(places)) * len(runs),
+        diverged=tuple(diverged),
+        places=tuple(place.name for place in places),
+        first_seed=seeds[0] if seeds else 0,
+    )
 
 
-Repeat = Callable[[str, int, str | None, TransportKind, Path], Path]
+# Work --------------------------------------------------------------------------------------------------------------
 
 
-def _locate(
-    scenario: str, seed: int, mutant: str | None, transport: TransportKind, repeat: Repeat
-) -> Difference | None:
-    with tempfile.TemporaryDirectory(prefix="bk-chaos-") as folder:
-        one = _record_here(scenario, seed, mutant, transport, Path(folder, "one"))
-        other = repeat(scenario, seed, mutant, transport, Path(folder, "other"))
-        return first_difference(one, other)
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A process of another kind to make runs in."""
+
+    name: str
+    python: str
+    hash_seed: str
 
 
-def _record_here(scenario: str, seed: int, mutant: str | None, transport: TransportKind, folder: Path) -> Path:
-    return Path(run_scenario(scenario, seed, mutant=mutant, record=folder, transport=transport).path)
+@dataclass(frozen=True, slots=True)
+class Repeats:
+    """A unit of work: some runs, to be made twice where the unit is worked on, or once at a ``place``."""
+
+    runs: tuple[Run, ...]
+    mutant: str | None
+    transport: TransportKind
+    plans: Mapping[str, Plan] = field(default_factory=dict)
+    place: Place | None = None
+
+    def only(self, index: int) -> Repeats:
+        """With one of the runs."""
+        return replace(self, runs=self.runs[index : index + 1])
 
 
-def _record_elsewhere(scenario: str, seed: int, mutant: str | None, transport: TransportKind, folder: Path) -> Path:
-    _digests_elsewhere([(scenario, seed)], mutant, folder, transport)
-    return next(folder.iterdir())
-
-
-def _digests_elsewhere(
-    runs: Sequence[tuple[str, int]],
-    mutant: str | None,
-    folder: Path | None,
-    transport: TransportKind = TransportKind.OBJECTS,
-) -> list[str]:
-    """The digests of ``runs`` made in a fresh process that hashes strings differently."""
+def other_hashes(count: int) -> Iterator[Place]:
+    """So many processes that hash strings differently, from this one and from each other."""
     ours = os.environ.get("PYTHONHASHSEED", "random")
-    environment = {**os.environ, "PYTHONHASHSEED": "1" if ours != "1" else "2"}
+    others = [str(number) for number in range(1, count + 2) if str(number) != ours][:count]
+    for number, seed in enumerate(others):
+        name = "another process" if number == 0 else f"another process with hash seed {seed}"
+        yield Place(name, sys.executable, seed)
+
+
+def _place_of(python: str) -> Place:
+    """An interpreter, which is asked for its version and whether it has what runs need."""
+    question = "import platform, scenarios.runner; print(platform.python_implementation(), platform.python_version())"
+    try:
+        told = subprocess.run(  # noqa: S603 - the interpreter that was asked for
+            [python, "-c", question], capture_output=True, text=True, check=False, env=_environment(python, "1")
+        )
+    except OSError as error:
+        raise UnusablePythonError(f"{python} cannot be started: {error.strerror}") from None
+    if told.returncode != 0:
+        reason = (told.stderr.strip().splitlines() or ["no reason given"])[-1]
+        raise UnusablePythonError(f"{python} cannot make runs ({reason}); install the package with its extra sim there")
+    return Place(told.stdout.strip(), python, "1")
+
+
+def _environment(python: str, hash_seed: str) -> dict[str, str]:
+    """That of a process; another interpreter takes this package from where this one does, unless it is installed there."""
+    root = Path(__file__).resolve().parents[1]
+    is_shared = python == sys.executable or root == Path(sysconfig.get_path("purelib"))
+    more = {} if is_shared else {"PYTHONPATH": str(root)}
+    return {**os.environ, "PYTHONHASHSEED": hash_seed, **more}
+
+
+def _of_batch(batch: Sequence[Run], plans: Mapping[str, Plan]) -> dict[str, Plan]:
+    return {name: plans[name] for name, _ in batch if name in plans}
+
+
+def _digests_of(unit: Repeats) -> list[str]:
+    """Of every run twice, first of all of them once and then again; or once where the unit wants it."""
+    if unit.place is not None:
+        return digests_elsewhere(unit)
+    return [_run(unit, run).digest for _ in range(2) for run in unit.runs]
+
+
+def _run(unit: Repeats, run: Run, folder: Path | None = None) -> RunResult:
+    name, seed = run
+    plan = unit.plans.get(name)
+    if plan is None:
+        return run_scenario(name, seed, mutant=unit.mutant, record=folder, transport=unit.transport)
+    return run_plan(plan, seed, mutant=unit.mutant, record=folder, transport=unit.transport)
+
+
+def _divergence(unit: Repeats, index: int) -> Divergence:
+    (name, seed) = unit.runs[index]
+    alone = unit.only(index)
+    with tempfile.TemporaryDirectory(prefix="bk-chaos-") as scratch:
+        one, other = Path(scratch, "one"), Path(scratch, "other")
+        first = Path(_run(alone, alone.runs[0], one).path)
+        if unit.place is None:
+            then = Path(_run(alone, alone.runs[0], other).path)
+        else:
+            digests_elsewhere(alone, other)
+            then = next(other.iterdir())
+        difference = first_difference(first, then)
+    return Divergence(name, seed, "the same process" if unit.place is None else unit.place.name, difference)
+
+
+def digests_elsewhere(unit: Repeats, folder: Path | None = None) -> list[str]:
+    """The digests of the runs of a unit, made in a fresh process at its place."""
+    assert unit.place is not None
     task = {
-        "runs": list(runs),
-        "mutant": mutant,
-        "transport": transport.value,
+        "runs": list(unit.runs),
+        "mutant": unit.mutant,
+        "transport": unit.transport.value,
+        "plans": {name: print_plan(plan, full=True) for name, plan in unit.plans.items()},
         "folder": None if folder is None else str(folder),
     }
-    child = subprocess.run(
-        [sys.executable, "-m", "scenarios.determinism"],
+    child = subprocess.run(  # noqa: S603 - this module, in an interpreter that was asked for
+        [unit.place.python, "-m", "scenarios.determinism"],
         input=json.dumps(task),
         capture_output=True,
         text=True,
         check=False,
-        env=environment,
+        env=_environment(unit.place.python, unit.place.hash_seed),
     )
     if child.returncode != 0:
         raise RuntimeError(f"the process for the repeated runs failed:\n{child.stderr.strip()}")
@@ -203,9 +307,10 @@ def _digests_elsewhere(
 
 def _digests(task: dict[str, Any]) -> Iterator[str]:
     folder = None if task["folder"] is None else Path(task["folder"])
-    for scenario, seed in task["runs"]:
-        transport = TransportKind(task["transport"])
-        yield run_scenario(scenario, seed, mutant=task["mutant"], record=folder, transport=transport).digest
+    plans = {name: parse_plan(text, name) for name, text in task["plans"].items()}
+    unit = Repeats((), task["mutant"], TransportKind(task["transport"]), plans)
+    for name, seed in task["runs"]:
+        yield _run(unit, (name, seed), folder).digest
 
 
 def _shown(event: Event | None) -> dict[str, Any] | None:

@@ -1,42 +1,38 @@
-"""Many runs at once: sweeps over seeds, and hunts for planted defects.
+"""Sweeps: many runs at once, over scenarios and seeds.
 
 Runs are independent and deterministic. A sweep sends them to worker processes in small units, so that stopping takes about a
-second, and adds up the results. Results do not depend on the number of workers or on their order; only the times do.
+second, and adds up the results in the order of the runs. Results do not depend on the number of workers; only the times do.
 
 A run that raises an unexpected error has the verdict ``unknown`` with the error as its problem, and the sweep continues. So has a
 run that missed what its scenario is about; of many runs a few may.
+
+What an interrupted sweep has found is not lost: :class:`SweepInterruptedError` brings it along, and a
+:class:`~scenarios.sweep_state.SweepState` keeps it for the sweep that goes on.
 """
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import cycle, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
-from scenarios.clauses import CLAUSES
-from scenarios.library import SCENARIOS
 from scenarios.model import RunResult, TransportKind
-from scenarios.mutants import MUTANTS, Mutant
-from scenarios.plan.named import DRAWN, plan_names
+from scenarios.plan import Plan
 from scenarios.plan.schedule import PlanSchedule, schedule_word
-from scenarios.runner import run_scenario
 from scenarios.situations import SITUATIONS
-from simbookie.worker_processes import default_processes, in_order, worker_processes
+from scenarios.sweep_state import SweepState
+from scenarios.units import RUNS_PER_UNIT, Done, Unit, batched, check_names, planned_runs, processes_for, work
+from simbookie.worker_processes import in_order, worker_processes
 
-__all__ = ["Failing", "MutantHunt", "Progress", "SweepResult", "hunt_mutants", "misses_too_often", "sweep"]
+__all__ = ["Failing", "SweepInterruptedError", "SweepProgress", "SweepResult", "misses_too_often", "sweep"]
 
-Progress = Callable[[int, int, int], None]
-"""``(done, in_all, found)``: told after every unit of work."""
-
-_RUNS_PER_UNIT: Final = 8
 _SECONDS_PER_HOUR: Final = 3600
 _MISSED_PART_MAX: Final = 20
-
-Run = tuple[str, int]
+_COUNTED: Final = ("runs", "vacuous", "events", "simulated_seconds", "cpu_seconds", "wall_seconds")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -70,6 +66,8 @@ class SweepResult:
     mutant: str = ""
     transport: TransportKind = TransportKind.OBJECTS
     schedule: PlanSchedule | None = None
+    first_seed: int = 0
+    is_interrupted: bool = False
     runs: int = 0
     vacuous: int = 0
     events: int = 0
@@ -112,6 +110,32 @@ class SweepResult:
             without = self.missed if result.missed else self.undecided
             without.append((result.scenario, result.seed, result.problem))
 
+    @property
+    def runs_per_second(self) -> float:
+        """Seeds played in a second of real time; a seed counts once for each scenario it ran in."""
+        return _per(self.runs, self.wall_seconds)
+
+    def as_state(self) -> dict[str, Any]:
+        """What its runs came to, for :class:`~scenarios.sweep_state.SweepState`."""
+        return {name: getattr(self, name) for name in _COUNTED} | {
+            "failing": [[found.scenario, found.seed, found.invariant, found.path] for found in self.failing],
+            "undecided": [list(run) for run in self.undecided],
+            "missed": [list(run) for run in self.missed],
+            "runs_of": dict(self.runs_of),
+            "met": dict(self.met),
+        }
+
+    def take_up(self, finished: Mapping[str, Any]) -> None:
+        """Begin with what the runs of an earlier sweep came to."""
+        if not finished:
+            return
+        for name in _COUNTED:
+            setattr(self, name, finished[name])
+        self.failing = [Failing(*found) for found in finished["failing"]]
+        self.undecided = [(scenario, seed, problem) for scenario, seed, problem in finished["undecided"]]
+        self.missed = [(scenario, seed, problem) for scenario, seed, problem in finished["missed"]]
+        self.runs_of, self.met = Counter(finished["runs_of"]), Counter(finished["met"])
+
     def as_json(self) -> dict[str, Any]:
         """The shape that ``bk-chaos sweep --json`` prints.
 
@@ -119,6 +143,8 @@ class SweepResult:
         """
         return {
             "seeds": self.seeds,
+            "first_seed": self.first_seed,
+            "interrupted": self.is_interrupted,
             "scenarios": len(self.scenarios),
             "scenario_names": list(self.scenarios),
             "mutant": self.mutant,
@@ -131,6 +157,8 @@ class SweepResult:
             "vacuous": self.vacuous,
             "events": self.events,
             "events_per_second": round(_per(self.events, self.wall_seconds), 1),
+            "seeds_per_second": round(self.runs_per_second, 1),
+            "simulated_seconds": round(self.simulated_seconds, 3),
             "simulated_seconds_per_second": round(_per(self.simulated_seconds, self.wall_seconds), 3),
             "seeds_per_cpu_hour": round(_per(self.runs, self.cpu_seconds) * _SECONDS_PER_HOUR, 1),
             "wall_seconds": round(self.wall_seconds, 3),
@@ -150,51 +178,16 @@ def misses_too_often(runs: int, missed: int) -> bool:
     return missed * _MISSED_PART_MAX > runs
 
 
-@dataclass(frozen=True, slots=True)
-class MutantHunt:
-    """The result of the hunt for one planted defect.
-
-    ``seeds_to_find`` counts the seeds that were tried, each in every scenario, up to the one that broke a clause;
-    ``clause`` is the first of those expected to break that did. What is ``shrunk`` is told of the smallest plan that still breaks
-    it, if one was looked for (:func:`~scenarios.shrinking.hunted.shrink_caught`).
-    """
-
-    name: str
-    caught: bool
-    clause: str = ""
-    scenario: str = ""
-    seed: int = -1
-    seeds_to_find: int | None = None
-    runs: int = 0
-    cpu_seconds: float = 0.0
-    shrunk_steps: int | None = None
-    shrunk_operations: int | None = None
-    shrunk_cpu_seconds: float | None = None
-
-    @property
-    def invariant(self) -> str:
-        """The invariant that the clause belongs to; "" if the defect was not caught."""
-        return CLAUSES[self.clause].invariant if self.clause else ""
-
-    def as_json(self) -> dict[str, Any]:
-        """The shape that ``bk-chaos mutants --json`` prints."""
-        return {
-            "name": self.name,
-            "caught": self.caught,
-            "invariant": self.invariant or None,
-            "clause": self.clause or None,
-            "scenario": self.scenario or None,
-            "seed": self.seed if self.caught else None,
-            "seeds_to_find": self.seeds_to_find,
-            "runs": self.runs,
-            "cpu_seconds": round(self.cpu_seconds, 3),
-            "shrunk_steps": self.shrunk_steps,
-            "shrunk_operations": self.shrunk_operations,
-            "shrunk_cpu_seconds": None if self.shrunk_cpu_seconds is None else round(self.shrunk_cpu_seconds, 3),
-        }
+SweepProgress = Callable[[SweepResult, int], None]
+"""Told, after every unit of work, the results so far and how many runs there are in all."""
 
 
-# Sweeps ------------------------------------------------------------------------------------------------------------
+class SweepInterruptedError(KeyboardInterrupt):
+    """A sweep was interrupted; ``result`` has what its finished runs came to."""
+
+    def __init__(self, result: SweepResult) -> None:
+        super().__init__()
+        self.result = result
 
 
 def sweep(
@@ -209,27 +202,33 @@ def sweep(
     in_turn: bool = False,
     transport: TransportKind = TransportKind.OBJECTS,
     schedule: PlanSchedule | None = None,
-    progress: Progress | None = None,
+    plans: Mapping[str, Plan] | None = None,
+    state: SweepState | None = None,
+    progress: SweepProgress | None = None,
 ) -> SweepResult:
     """Run every scenario with every seed, or one scenario ``in_turn`` with each, and add up the results.
 
-    Plans that are drawn, other ones with every seed, have every second turn.
+    Plans that are drawn, other ones with every seed, have every second turn. ``plans`` has those of ``scenarios`` that are in
+    no library, by the names that stand for them there.
 
     ``record`` is a folder for the histories, with ``failing_only`` just for those of runs that break an invariant. With
     ``stop_at_first`` the sweep ends at the first run, in order of seed and scenario, that does. ``processes`` is by default
     one for each processor; 1 runs everything in this process. A ``schedule`` takes the place of those that plans have.
-    ``KeyError`` for an unknown scenario or mutant, ``ValueError`` for a schedule of a scenario that is no plan.
-    ``KeyboardInterrupt`` stops the workers after the units they are at, and is passed on.
+    A ``state`` of the same sweep has runs that need not be made again, and keeps those that are.
+    ``KeyError`` for an unknown scenario or mutant, ``ValueError`` for a schedule of a scenario that is no plan, ``OSError`` if
+    the state cannot be written. ``KeyboardInterrupt`` stops the workers after the units they are at, and is passed on as
+    :class:`SweepInterruptedError`.
     """
     started = time.perf_counter()
-    _check_names(scenarios, mutant, schedule)
-    result = SweepResult(len(seeds), tuple(scenarios), mutant or "", transport, schedule)
+    check_names(scenarios, mutant, schedule, plans)
+    result = SweepResult(len(seeds), tuple(scenarios), mutant or "", transport, schedule, seeds[0] if seeds else 0)
+    if state is not None:
+        result.take_up(state.finished)
+    earlier_seconds = result.wall_seconds
     in_all = len(seeds) * (1 if in_turn else len(scenarios))
-    runs: Iterable[Run] = ((scenario, seed) for seed in seeds for scenario in scenarios)
-    if in_turn:
-        runs = _in_turn(seeds, scenarios)
+    runs = planned_runs(seeds, scenarios, in_turn=in_turn)
     units = (
-        _Unit(
+        Unit(
             batch,
             mutant,
             record,
@@ -237,28 +236,32 @@ def sweep(
             stop_at_first=stop_at_first,
             transport=transport,
             schedule=schedule,
+            plans={name: plan for name, plan in (plans or {}).items() if any(name == run[0] for run in batch)},
         )
-        for batch in _batched(runs, _RUNS_PER_UNIT)
+        for batch in batched(islice(runs, result.runs, None), RUNS_PER_UNIT)
     )
-    with worker_processes(_processes(processes, -(-in_all // _RUNS_PER_UNIT)), _work) as hand_out:
-        for unit_done in in_order(hand_out(units)):
-            if _add_up(result, unit_done, stop_at_first=stop_at_first):
-                break
-            if progress is not None:
-                progress(result.runs, in_all, len(result.failing))
-    result.wall_seconds = time.perf_counter() - started
+    unmade = max(0, in_all - result.runs)
+    try:
+        with worker_processes(processes_for(-(-unmade // RUNS_PER_UNIT), processes), work) as hand_out:
+            for unit_done in in_order(hand_out(units)):
+                is_over = _add_up(result, unit_done, stop_at_first=stop_at_first)
+                result.wall_seconds = earlier_seconds + time.perf_counter() - started
+                if state is not None:
+                    state.keep(result.as_state())
+                if is_over:
+                    break
+                if progress is not None:
+                    progress(result, in_all)
+    except KeyboardInterrupt:
+        result.is_interrupted = True
+        raise SweepInterruptedError(result) from None
+    finally:
+        if state is not None:
+            state.keep(result.as_state(), now=True)
     return result
 
 
-def _in_turn(seeds: Sequence[int], scenarios: Sequence[str]) -> Iterator[Run]:
-    drawn = [name for name in scenarios if name in DRAWN]
-    fixed = [name for name in scenarios if name not in DRAWN]
-    turns = cycle([fixed or drawn, drawn or fixed])
-    names = {id(sort): cycle(sort) for sort in (fixed, drawn)}
-    return ((next(names[id(sort)]), seed) for seed, sort in zip(seeds, turns, strict=False))
-
-
-def _add_up(result: SweepResult, unit: _Done, *, stop_at_first: bool) -> bool:
+def _add_up(result: SweepResult, unit: Done, *, stop_at_first: bool) -> bool:
     """Count a unit's runs; whether to stop there."""
     result.cpu_seconds += unit.cpu_seconds
     for run in unit.results:
@@ -268,178 +271,5 @@ def _add_up(result: SweepResult, unit: _Done, *, stop_at_first: bool) -> bool:
     return False
 
 
-def _check_names(scenarios: Iterable[str], mutant: str | None, schedule: PlanSchedule | None) -> None:
-    for name in scenarios:
-        if schedule is not None and name in SCENARIOS:
-            raise ValueError(f"{name} is no plan, and has no schedule")
-        if name not in SCENARIOS and name not in plan_names():
-            raise KeyError(name)
-    if mutant:
-        MUTANTS[mutant]
-
-
-def _batched(runs: Iterable[Run], size: int) -> Iterator[tuple[Run, ...]]:
-    remaining = iter(runs)
-    while batch := tuple(islice(remaining, size)):
-        yield batch
-
-
 def _per(amount: float, seconds: float) -> float:
     return amount / seconds if seconds > 0 else 0.0
-
-
-# Hunts -------------------------------------------------------------------------------------------------------------
-
-
-def hunt_mutants(
-    mutants: Iterable[str],
-    seeds: Sequence[int],
-    scenarios: Sequence[str],
-    *,
-    processes: int | None = None,
-    transport: TransportKind = TransportKind.OBJECTS,
-    schedule: PlanSchedule | None = None,
-    progress: Progress | None = None,
-) -> list[MutantHunt]:
-    """Run each mutant with one seed after the other, in every scenario, until one of its clauses is seen broken.
-
-    In the order of ``mutants``. A ``schedule`` takes the place of those that plans have. ``KeyError`` for an unknown mutant or
-    scenario, ``ValueError`` for a schedule of a scenario that is no plan.
-    """
-    _check_names(scenarios, None, schedule)
-    hunts = [_Hunt(MUTANTS[name], tuple(seeds), tuple(scenarios), transport, schedule) for name in mutants]
-    in_all = len(hunts)
-    with worker_processes(_processes(processes, in_all), _work) as hand_out:
-        waiting = [hunt for hunt in hunts if not hunt.is_over]
-        while waiting:
-            # One unit of each mutant that is not caught: workers stay busy, and few runs follow the one that catches it.
-            for index, unit_done in hand_out([hunt.next_unit() for hunt in waiting]):
-                waiting[index].take(unit_done)
-            waiting = [hunt for hunt in waiting if not hunt.is_over]
-            if progress is not None:
-                progress(in_all - len(waiting), in_all, sum(hunt.is_caught for hunt in hunts))
-    return [hunt.result() for hunt in hunts]
-
-
-class _Hunt:
-    """The state of the hunt for one mutant."""
-
-    def __init__(
-        self,
-        mutant: Mutant,
-        seeds: tuple[int, ...],
-        scenarios: tuple[str, ...],
-        transport: TransportKind,
-        schedule: PlanSchedule | None,
-    ) -> None:
-        self._mutant = mutant
-        self._schedule = schedule
-        self._transport = transport
-        self._scenarios = scenarios
-        self._runs = [(scenario, seed) for seed in seeds for scenario in scenarios]
-        self._tried = 0
-        self._cpu_seconds = 0.0
-        self._caught_by: RunResult | None = None
-
-    @property
-    def is_caught(self) -> bool:
-        return self._caught_by is not None
-
-    @property
-    def is_over(self) -> bool:
-        return self.is_caught or self._tried >= len(self._runs)
-
-    def next_unit(self) -> _Unit:
-        runs = tuple(self._runs[self._tried : self._tried + _RUNS_PER_UNIT])
-        until, transport, schedule = self._mutant.clauses, self._transport, self._schedule
-        return _Unit(runs, self._mutant.name, None, until=until, transport=transport, schedule=schedule)
-
-    def take(self, done: _Done) -> None:
-        self._tried += len(done.results)
-        self._cpu_seconds += done.cpu_seconds
-        last = done.results[-1] if done.results else None
-        if last is not None and _broken(last, self._mutant.clauses):
-            self._caught_by = last
-
-    def result(self) -> MutantHunt:
-        caught_by = self._caught_by
-        if caught_by is None:
-            return MutantHunt(self._mutant.name, caught=False, runs=self._tried, cpu_seconds=self._cpu_seconds)
-        return MutantHunt(
-            self._mutant.name,
-            caught=True,
-            clause=_broken(caught_by, self._mutant.clauses),
-            scenario=caught_by.scenario,
-            seed=caught_by.seed,
-            seeds_to_find=-(-self._tried // len(self._scenarios)),
-            runs=self._tried,
-            cpu_seconds=self._cpu_seconds,
-        )
-
-
-def _broken(result: RunResult, clauses: Sequence[str]) -> str:
-    """The first of ``clauses`` that the run broke; "" if none."""
-    found = {violation.clause for violation in result.violations}
-    return next((clause for clause in clauses if clause in found), "")
-
-
-# Work --------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Unit:
-    """A few runs for one worker. It ends early at a run that breaks a clause of ``until``, or any with ``stop_at_first``."""
-
-    runs: tuple[Run, ...]
-    mutant: str | None
-    record: Path | None
-    failing_only: bool = False
-    stop_at_first: bool = False
-    until: tuple[str, ...] = ()
-    transport: TransportKind = TransportKind.OBJECTS
-    schedule: PlanSchedule | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Done:
-    """The results of a unit."""
-
-    results: tuple[RunResult, ...]
-    cpu_seconds: float
-
-
-def _work(unit: _Unit) -> _Done:
-    started = time.process_time()
-    results: list[RunResult] = []
-    for scenario, seed in unit.runs:
-        result = _run(scenario, seed, unit, None if unit.failing_only else unit.record)
-        if result.violations and unit.failing_only:
-            result = _run(scenario, seed, unit, unit.record)  # the same once more, and this time kept
-        results.append(result)
-        if (unit.stop_at_first and result.violations) or _broken(result, unit.until):
-            break
-    return _Done(tuple(results), time.process_time() - started)
-
-
-def _run(scenario: str, seed: int, unit: _Unit, record: Path | None) -> RunResult:
-    try:
-        return run_scenario(
-            scenario, seed, mutant=unit.mutant, record=record, transport=unit.transport, schedule=unit.schedule
-        )
-    except Exception as error:  # noqa: BLE001 - whatever it is, the other runs go on, and it is reported
-        return RunResult(
-            scenario=scenario,
-            seed=seed,
-            digest="",
-            events=0,
-            simulated_seconds=0.0,
-            wall_seconds=0.0,
-            verdict="unknown",
-            problem=f"{type(error).__name__}: {error}",
-            mutant=unit.mutant or "",
-            transport=unit.transport,
-        )
-
-
-def _processes(asked: int | None, units: int) -> int:
-    return min(default_processes() if asked is None else asked, units)

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
+from functools import partial
 from itertools import islice
 from multiprocessing import get_all_start_methods, get_context
 from types import FrameType
@@ -56,7 +57,8 @@ def worker_processes(count: int, work: Callable[[UnitT], DoneT]) -> Iterator[Han
     after the units they are at, and is passed on.
     """
     if count <= 1:
-        yield lambda units: ((index, work(unit)) for index, unit in enumerate(units))
+        with NotedInterrupts() as interrupts:
+            yield partial(_hand_out_here, work, interrupts)
         return
     method = "forkserver" if "forkserver" in get_all_start_methods() else "spawn"
     executor = ProcessPoolExecutor(count, mp_context=get_context(method), initializer=_ignore_interrupts)
@@ -79,6 +81,14 @@ def worker_processes(count: int, work: Callable[[UnitT], DoneT]) -> Iterator[Han
             yield hand_out
         finally:
             executor.shutdown(wait=True, cancel_futures=True)
+
+
+def _hand_out_here(
+    work: Callable[[UnitT], DoneT], interrupts: NotedInterrupts, units: Iterable[UnitT]
+) -> Iterator[tuple[int, DoneT]]:
+    for index, unit in enumerate(units):
+        yield index, work(unit)
+        interrupts.raise_noted()
 
 
 class NotedInterrupts:

@@ -38,7 +38,7 @@ ALLOWED: dict[str, int] = {
     "tests/bkclient/repair": 17,
     "tests/bkclient/transport": 7,
     "tests/end_to_end": 3,
-    "tests/scenarios": 3,
+    "tests/scenarios": 1,
     "tests/simbookie": 4,
     "tests/simbookie/tcp": 13,
     "tests/simbookie/world": 4,

@@ -32,6 +32,8 @@ MAY_MEASURE_TIME = (
         "scenarios/runner.py",
         "scenarios/testing/entropy.py",
         "scenarios/sweep.py",
+        "scenarios/sweep_state.py",
+        "scenarios/units.py",
         "scenarios/exploration.py",
         "scenarios/shrinking/shrinker.py",
         "scenarios/exhausting.py",

@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from scenarios.hunting import MutantHunt
 from scenarios.model import TransportKind
 from scenarios.plan import print_plan
 from scenarios.plan.named import plan_named
 from scenarios.plan.schedule import PlanSchedule
 from scenarios.shrinking.shrinker import ShrinkBounds, Shrunk, shrink
-from scenarios.sweep import MutantHunt, Progress
+from scenarios.units import Progress
 from simbookie.worker_processes import default_processes, worker_processes
 
 __all__ = ["shrink_caught"]

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,10 @@ import pytest
 import typer.main
 from typer.testing import CliRunner, Result
 
+import scenarios.cli_determinism
 import scenarios.cli_runs
 import scenarios.cli_sweeps
-import scenarios.sweep
+import scenarios.units
 from scenarios.cli import app
 from scenarios.determinism import DeterminismResult, Difference, Divergence
 from scenarios.history import Event, HistoryWriter, Kind
@@ -25,9 +27,10 @@ from scenarios.library import SCENARIOS
 from scenarios.machines.worlds import PREPARED, WORLDS
 from scenarios.model import RunResult, Violation
 from scenarios.mutants import MUTANTS
+from scenarios.plan.library import library_text
 from scenarios.plan.named import plan_names
 from scenarios.situations import SITUATIONS
-from scenarios.sweep import SweepResult
+from scenarios.sweep import Failing, SweepInterruptedError, SweepResult
 from tests.scenarios.stories import Story
 
 MUTANT = "recovery-reads-do-not-fence"
@@ -336,7 +339,7 @@ def test_a_sweep_counts_what_it_did() -> None:
 
 
 def test_a_sweep_that_finds_something_tells_how_to_see_it(tmp_path: Path) -> None:
-    options = ["--scenario", "lost-fence", "--mutant", MUTANT, "--seeds", 20, "--processes", 1, "--stop-at-first"]
+    options = ["lost-fence", "--mutant", MUTANT, "--seeds", 20, "--first-seed", 0, "--processes", 1, "--stop-at-first"]
     shown = as_json("sweep", *options, "--record", tmp_path, "--failing-only", code=1)
     first = shown["failing"][0]
     assert Path(first["path"]).exists()
@@ -346,7 +349,7 @@ def test_a_sweep_that_finds_something_tells_how_to_see_it(tmp_path: Path) -> Non
 
 
 def test_a_sweep_for_marks_fails_if_a_situation_is_never_met() -> None:
-    options = ("--scenario", "happy-path", "--seeds", 1, "--processes", 1)
+    options = ("--scenario", "happy-path", "--seeds", 1, "--first-seed", 0, "--processes", 1)
     assert bk_chaos("sweep", *options).exit_code == 0
     result = bk_chaos("sweep", *options, "--marks")
     assert result.exit_code == 1
@@ -373,10 +376,89 @@ def test_a_sweep_without_verdicts_has_its_own_exit_code(monkeypatch: pytest.Monk
     def raising(*_args: Any, **_options: Any) -> RunResult:
         raise ValueError("a mistake")
 
-    monkeypatch.setattr(scenarios.sweep, "run_scenario", raising)
-    result = bk_chaos("sweep", "--seeds", 1, "--scenario", "calm-writes", "--processes", 1)
+    monkeypatch.setattr(scenarios.units, "run_scenario", raising)
+    result = bk_chaos("sweep", "calm-writes", "--seeds", 1, "--first-seed", 0, "--processes", 1)
     assert result.exit_code == 3
     assert "no verdict: calm-writes --seed 0: ValueError: a mistake" in result.stdout
+
+
+def test_what_sweeps_without_a_first_seed_has_other_seeds_each_day(monkeypatch: pytest.MonkeyPatch) -> None:
+    today = int(datetime.now(UTC).strftime("%Y%m%d")) * 1_000_000
+    asked: list[int] = []
+
+    def swept(seeds: range, names: list[str], **_options: Any) -> SweepResult:
+        asked.append(seeds[0])
+        return SweepResult(len(seeds), tuple(names), first_seed=seeds[0])
+
+    monkeypatch.setattr(scenarios.cli_sweeps, "sweep", swept)
+    text = bk_chaos("sweep").stdout
+    assert asked[-1] - today in {0, 1_000_000}  # it may be midnight
+    assert f"seeds from {asked[-1]} on, which are those of today" in text
+    assert as_json("sweep")["first_seed"] == asked[-1]
+    assert "seeds from 7 on\n" in bk_chaos("sweep", "--first-seed", 7).stdout
+    assert asked[-1] == 7
+
+
+def test_a_sweep_plays_plans_of_files(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.scn"
+    mine.write_text(library_text("fence-lost-late-add").replace("plan fence-lost-late-add", "plan mine"))
+    options = (mine, "happy-path", "--mutant", MUTANT, "--seeds", 1, "--first-seed", 0, "--processes", 1)
+    shown = as_json("sweep", *options, code=1)
+    assert shown["scenario_names"] == [str(mine), "happy-path"]
+    assert {found["scenario"] for found in shown["failing"]} == {str(mine)}
+    assert f"bk-chaos run {mine} --seed 0 --mutant {MUTANT} --timeline" in bk_chaos("sweep", *options).stdout
+
+
+def test_two_plans_of_one_name_are_refused(tmp_path: Path) -> None:
+    copy = tmp_path / "copy.scn"
+    copy.write_text(library_text("happy-path"))
+    for command in ("sweep", "determinism"):
+        result = bk_chaos(command, "happy-path", copy)
+        assert result.exit_code == 2
+        assert f"happy-path and {copy} are plans of one name, happy-path" in result.stderr
+        assert bk_chaos(command, tmp_path / "none.scn").exit_code == 2
+
+
+def test_a_sweep_that_is_resumed_keeps_its_first_seed_and_makes_no_run_twice(tmp_path: Path) -> None:
+    state = tmp_path / "state.json"
+    options = ("calm-writes", "--processes", 1, "--resume", state)
+    first = as_json("sweep", *options, "--seeds", 2, "--first-seed", 4)
+    again = as_json("sweep", *options, "--seeds", 3)
+    assert (first["runs"], again["runs"], again["first_seed"]) == (2, 3, 4)
+    assert again["events"] > first["events"]
+    assert again == again | as_json("sweep", *options, "--seeds", 3) | {
+        name: again[name] for name in again if name.endswith(("_second", "_hour")) or name == "wall_seconds"
+    }
+    fewer = bk_chaos("sweep", *options, "--seeds", 1)
+    assert (fewer.exit_code, "has 3 runs, more than the 1 of 1 seeds" in fewer.stderr) == (2, True)
+    other = bk_chaos("sweep", "dead-writer", "--resume", state)
+    assert (other.exit_code, "belongs to another sweep" in other.stderr) == (2, True)
+    nowhere = bk_chaos("sweep", "calm-writes", "--resume", tmp_path / "none" / "state.json")
+    assert (nowhere.exit_code, "there is no folder" in nowhere.stderr) == (2, True)
+    state.write_text("not one")
+    damaged = bk_chaos("sweep", *options)
+    assert (damaged.exit_code, "holds no state of a sweep" in damaged.stderr) == (2, True)
+
+
+def test_an_interrupted_sweep_prints_what_it_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def swept(seeds: range, names: list[str], **_options: Any) -> SweepResult:
+        result = SweepResult(len(seeds), tuple(names), is_interrupted=True, runs=8)
+        result.failing.append(Failing("dead-writer", 3, "AcksInOrder"))
+        raise SweepInterruptedError(result)
+
+    monkeypatch.setattr(scenarios.cli_sweeps, "sweep", swept)
+    result = bk_chaos("sweep", "--seeds", 100)
+    assert result.exit_code == 130
+    assert result.stdout.startswith("interrupted\n8 runs of 100 seeds")
+    assert "bk-chaos run dead-writer --seed 3 --timeline" in result.stdout
+    assert as_json("sweep", code=130)["interrupted"] is True
+
+
+def test_a_progress_bar_tells_thepace() -> None:
+    result = SweepResult(10, ("calm-writes",), runs=30, wall_seconds=2.0, simulated_seconds=3 * 3600 + 17 * 60 + 5)
+    assert scenarios.cli_sweeps.pace(result) == "15 seeds/s, 3 h 17 min simulated"
+    result.simulated_seconds = 61.5
+    assert scenarios.cli_sweeps.pace(result) == "15 seeds/s, 1 min 1 s simulated"
 
 
 # mutants -----------------------------------------------------------------------------------------------------------
@@ -447,14 +529,20 @@ def test_a_mutant_that_is_not_caught_has_nothing_to_shrink(tmp_path: Path) -> No
 
 
 def test_determinism_counts_its_runs() -> None:
-    assert as_json("determinism", "--seeds", 1, "--scenario", "calm-writes") == {"seeds": 1, "runs": 3, "diverged": []}
+    assert as_json("determinism", "calm-writes", "--seeds", 1, "--first-seed", 3) == {
+        "seeds": 1,
+        "first_seed": 3,
+        "runs": 3,
+        "places": ["another process"],
+        "diverged": [],
+    }
 
 
 def test_runs_that_differ_are_a_finding_with_their_first_event(monkeypatch: pytest.MonkeyPatch) -> None:
     event = Event(4, 9, "b0", Kind.BK_LAC, 1, {"lac": 2})
     found = Divergence("calm-writes", 0, "another process", Difference(4, event, None))
     result = DeterminismResult(1, 3, (found,))
-    monkeypatch.setattr(scenarios.cli_sweeps, "check_determinism", lambda *_args, **_options: result)
+    monkeypatch.setattr(scenarios.cli_determinism, "check_determinism", lambda *_args, **_options: result)
     shown = as_json("determinism", code=1)
     assert shown["diverged"][0]["difference"]["one"]["kind"] == "BK_LAC"
     text = bk_chaos("determinism").stdout

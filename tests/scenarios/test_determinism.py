@@ -3,15 +3,31 @@
 from __future__ import annotations
 
 import itertools
+import platform
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import scenarios.determinism
-from scenarios.determinism import check_determinism, first_difference
+from scenarios.determinism import (
+    Repeats,
+    UnusablePythonError,
+    check_determinism,
+    digests_elsewhere,
+    first_difference,
+    other_hashes,
+)
 from scenarios.history import HistoryError, HistoryWriter, Kind
 from scenarios.model import RunResult, TransportKind
+from scenarios.plan.named import plan_named
 from scenarios.runner import run_scenario
+
+
+def elsewhere(name: str, seed: int) -> Repeats:
+    (place,) = other_hashes(1)
+    return Repeats(((name, seed),), None, TransportKind.OBJECTS, place=place)
 
 
 def history(path: Path, lacs: list[int], **header: str) -> Path:
@@ -54,8 +70,31 @@ def test_a_history_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
 def test_runs_come_out_the_same_here_again_and_elsewhere() -> None:
     told: list[tuple[int, int, int]] = []
     result = check_determinism(range(2), ["calm-writes"], progress=lambda *steps: told.append(steps))
-    assert result.as_json() == {"seeds": 2, "runs": 6, "diverged": []}
+    assert result.as_json() == {"seeds": 2, "first_seed": 0, "runs": 6, "places": ["another process"], "diverged": []}
     assert told == [(2, 2, 0)]
+
+
+def test_plans_of_files_and_those_that_are_drawn_come_out_the_same_under_other_hash_seeds_and_by_an_interpreter() -> (
+    None
+):
+    mine = {"mine.scn": replace(plan_named("add-loss-one", 0), name="mine")}
+    result = check_determinism(
+        range(4), ["mine.scn", "swarm"], in_turn=True, plans=mine, hash_seeds=2, pythons=[sys.executable], processes=2
+    )
+    assert (result.runs, result.diverged) == (5 * 4, ())
+    assert result.places[0] == "another process"
+    assert result.places[1].startswith("another process with hash seed ")
+    assert result.places[2] == f"{platform.python_implementation()} {platform.python_version()}"
+
+
+def test_an_interpreter_that_cannot_make_runs_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    with pytest.raises(UnusablePythonError, match=r"none cannot be started: No such file"):
+        check_determinism([0], ["calm-writes"], pythons=[str(tmp_path / "none")])
+    bare = tmp_path / "bare"
+    bare.write_text("#!/bin/sh\necho 'ModuleNotFoundError: no msgpack' >&2\nexit 1\n")
+    bare.chmod(0o755)
+    with pytest.raises(UnusablePythonError, match=r"cannot make runs \(ModuleNotFoundError: no msgpack\)"):
+        check_determinism([0], ["calm-writes"], pythons=[str(bare)])
 
 
 def test_a_run_that_hangs_on_what_ran_before_it_is_found_with_its_first_event(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,7 +113,7 @@ def test_a_run_that_hangs_on_what_ran_before_it_is_found_with_its_first_event(mo
         return RunResult(name, seed, writer.digest, 2, 0.0, 0.0, "ok", path=path)
 
     monkeypatch.setattr(scenarios.determinism, "run_scenario", leaking)
-    result = check_determinism([3], ["calm-writes"])
+    result = check_determinism([3], ["calm-writes"], processes=1)
     here, elsewhere = result.diverged
     assert (here.scenario, here.seed, here.where) == ("calm-writes", 3, "the same process")
     assert here.difference is not None
@@ -87,12 +126,12 @@ def test_a_run_that_hangs_on_what_ran_before_it_is_found_with_its_first_event(mo
 
 def test_a_repetition_that_fails_outright_is_told() -> None:
     with pytest.raises(RuntimeError, match="no-such-scenario"):
-        scenarios.determinism._digests_elsewhere([("no-such-scenario", 0)], None, None)
+        digests_elsewhere(elsewhere("no-such-scenario", 0))
 
 
 def test_a_fresh_process_makes_the_run_this_one_makes(tmp_path: Path) -> None:
     """The digests compared are those of whole runs, not of something empty."""
-    (digest,) = scenarios.determinism._digests_elsewhere([("calm-writes", 1)], None, tmp_path)
+    (digest,) = digests_elsewhere(elsewhere("calm-writes", 1), tmp_path)
     here = run_scenario("calm-writes", 1)
     assert digest == here.digest
     assert here.events > 100

@@ -8,27 +8,38 @@ import subprocess
 import sys
 import textwrap
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import scenarios.sweep
+import scenarios.units
 from scenarios.clauses import CLAUSES
 from scenarios.history import History
+from scenarios.hunting import hunt_mutants
 from scenarios.library import SCENARIOS as ALL_SCENARIOS
 from scenarios.model import RunResult, TransportKind, Violation
 from scenarios.mutants import RUN_MUTANTS as MUTANTS
-from scenarios.plan.named import plan_names
+from scenarios.plan.named import plan_named, plan_names
 from scenarios.plan.schedule import PlanSchedule
 from scenarios.runner import run_scenario
 from scenarios.situations import SITUATIONS
-from scenarios.sweep import Failing, hunt_mutants, sweep
+from scenarios.sweep import Failing, SweepInterruptedError, SweepResult, sweep
+from scenarios.sweep_state import SweepState, SweepStateError
 
-_TIMES = {"events_per_second", "simulated_seconds_per_second", "seeds_per_cpu_hour", "wall_seconds", "cpu_seconds"}
+_TIMES = {
+    "events_per_second",
+    "seeds_per_second",
+    "simulated_seconds_per_second",
+    "seeds_per_cpu_hour",
+    "wall_seconds",
+    "cpu_seconds",
+}
 
 
-def figures(result: scenarios.sweep.SweepResult) -> dict[str, Any]:
+def figures(result: SweepResult) -> dict[str, Any]:
     return {name: value for name, value in result.as_json().items() if name not in _TIMES}
 
 
@@ -81,7 +92,7 @@ class Runs:
 @pytest.fixture
 def runs(monkeypatch: pytest.MonkeyPatch) -> Runs:
     made = Runs()
-    monkeypatch.setattr(scenarios.sweep, "run_scenario", made)
+    monkeypatch.setattr(scenarios.units, "run_scenario", made)
     return made
 
 
@@ -165,9 +176,14 @@ def test_histories_are_kept_of_all_runs_or_of_failing_ones_only(runs: Runs, tmp_
 
 def test_progress_is_told_after_every_unit(runs: Runs) -> None:
     runs.broken["calm-writes", 9] = ("A3",)
-    told: list[tuple[int, int, int]] = []
-    sweep(range(20), ["calm-writes"], processes=1, progress=lambda *steps: told.append(steps))
-    assert told == [(8, 20, 0), (16, 20, 1), (20, 20, 1)]
+    told: list[tuple[int, int, int, float]] = []
+
+    def tell(so_far: SweepResult, in_all: int) -> None:
+        assert so_far.runs_per_second > 0
+        told.append((so_far.runs, in_all, len(so_far.failing), so_far.simulated_seconds))
+
+    sweep(range(20), ["calm-writes"], processes=1, progress=tell)
+    assert told == [(8, 20, 0, 16.0), (16, 20, 1, 32.0), (20, 20, 1, 40.0)]
 
 
 def test_unknown_names_are_refused_before_anything_runs(runs: Runs) -> None:
@@ -205,13 +221,13 @@ def test_an_interrupt_ends_a_sweep_with_its_workers(tmp_path: Path) -> None:
     """As Ctrl-C does: the whole group gets the signal, the workers leave it to the parent, and nobody is left behind."""
     script = textwrap.dedent(
         """
-        from scenarios.sweep import sweep
+        from scenarios.sweep import SweepInterruptedError, sweep
 
         if __name__ == "__main__":
             try:
                 sweep(range(10**6), ["calm-writes"], processes=2, progress=lambda *_: print("going", flush=True))
-            except KeyboardInterrupt:
-                print("interrupted", flush=True)
+            except SweepInterruptedError as interrupted:
+                print("interrupted after", interrupted.result.runs > 0, flush=True)
         """
     )
     path = tmp_path / "sweeping.py"
@@ -229,12 +245,108 @@ def test_an_interrupt_ends_a_sweep_with_its_workers(tmp_path: Path) -> None:
         assert child.stdout.readline() == "going\n"
         os.killpg(child.pid, signal.SIGINT)
         out, err = child.communicate(timeout=60)
-    assert out.splitlines()[-1] == "interrupted"
+    assert out.splitlines()[-1] == "interrupted after True"
     assert "Traceback" not in err
     deadline = time.monotonic() + 20
     while _group_lives(child.pid) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not _group_lives(child.pid)
+
+
+def test_what_an_interrupted_sweep_found_is_not_lost(runs: Runs) -> None:
+    runs.broken["calm-writes", 3] = ("A3",)
+
+    def interrupt(so_far: SweepResult, _in_all: int) -> None:
+        if so_far.runs == 16:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(SweepInterruptedError) as raised:
+        sweep(range(100), ["calm-writes"], processes=1, progress=interrupt)
+    result = raised.value.result
+    assert (result.runs, result.events, result.is_interrupted) == (16, 160, True)
+    assert result.failing == [Failing("calm-writes", 3, "AcksInOrder")]
+    assert result.as_json()["interrupted"] is True
+
+
+# State -------------------------------------------------------------------------------------------------------------
+
+
+def opened(path: Path, first_seed: int = 5, names: tuple[str, ...] = SCENARIOS, **more: Any) -> SweepState:
+    return SweepState.open(path, first_seed=first_seed, scenarios=names, **more)
+
+
+def test_a_sweep_goes_on_where_an_interrupted_one_was_ended_and_comes_to_the_same(runs: Runs, tmp_path: Path) -> None:
+    runs.broken["dead-writer", 9] = ("A1",)
+    runs.undecided.add(("calm-writes", 6))
+    runs.missing.add(("calm-writes", 30))
+    whole = sweep(range(5, 35), SCENARIOS, processes=1)
+    runs.made.clear()
+
+    def interrupt(_so_far: SweepResult, _in_all: int) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+
+    path = tmp_path / "state.json"
+    with pytest.raises(SweepInterruptedError):
+        sweep(range(5, 35), SCENARIOS, processes=1, state=opened(path), progress=interrupt)
+    assert len(runs.made) == 8
+    rest = sweep(range(5, 35), SCENARIOS, processes=1, state=opened(path))
+    assert figures(rest) == figures(whole)
+    assert (rest.missed, rest.runs_of) == (whole.missed, whole.runs_of)
+    assert sorted(runs.made) == sorted((name, seed) for seed in range(5, 35) for name in SCENARIOS)
+    assert rest.cpu_seconds >= 0
+    assert [path.name for path in tmp_path.iterdir()] == ["state.json"]
+
+
+def test_a_sweep_of_more_seeds_goes_on_behind_those_that_are_finished(runs: Runs, tmp_path: Path) -> None:
+    def swept(seeds: int) -> SweepResult:
+        state = opened(tmp_path / "state", in_turn=True)
+        return sweep(range(5, 5 + seeds), SCENARIOS, processes=1, in_turn=True, state=state)
+
+    assert swept(7).runs == 7
+    result = swept(20)
+    in_turn = [(SCENARIOS[number % 2], 5 + number) for number in range(20)]
+    assert runs.made == in_turn
+    assert (result.runs, result.seeds) == (20, 20)
+    assert swept(20).runs == 20
+    assert runs.made == in_turn
+
+
+@pytest.mark.parametrize(
+    ("more", "named"),
+    [
+        ({"first_seed": 6}, "first_seed"),
+        ({"names": ("calm-writes",)}, "scenarios"),
+        ({"mutant": "recovery-reads-do-not-fence"}, "mutant"),
+        ({"transport": TransportKind.BYTES}, "transport"),
+        ({"in_turn": True}, "in_turn"),
+        ({"plans": {"one.scn": plan_named("happy-path", 0)}}, "plans"),
+    ],
+)
+def test_a_state_is_not_used_for_another_sweep(runs: Runs, tmp_path: Path, more: dict[str, Any], named: str) -> None:
+    sweep(range(5, 6), SCENARIOS, processes=1, state=opened(tmp_path / "state"))
+    with pytest.raises(SweepStateError, match=rf"another sweep, which differs in {named};"):
+        opened(tmp_path / "state", **more)
+    assert SweepState.first_seed_of(tmp_path / "state") == 5
+    assert SweepState.first_seed_of(tmp_path / "none") is None
+
+
+@pytest.mark.parametrize(
+    "content", [b"\xff", b"", b"[]", b"{}", b'{"format": 9, "sweep": {"first_seed": 1}, "finished": {"runs": 1}}']
+)
+def test_a_file_that_holds_no_state_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "state").write_bytes(content)
+    with pytest.raises(SweepStateError, match="holds no state of a sweep"):
+        opened(tmp_path / "state")
+
+
+def test_a_file_with_a_plan_is_swept_under_its_own_name(tmp_path: Path) -> None:
+    plan = replace(plan_named("add-loss-one", 0), name="of-mine")
+    result = sweep(range(2), ["mine.scn"], processes=2, plans={"mine.scn": plan}, record=tmp_path)
+    assert (result.runs, result.failing, result.runs_of) == (2, [], {"mine.scn": 2})
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["of-mine-0.bkh", "of-mine-1.bkh"]
+    assert result.met["something-wrong"] == 2
+    with pytest.raises(KeyError):
+        sweep(range(2), ["mine.scn"], processes=1)
 
 
 def _group_lives(group: int) -> bool:

@@ -14,10 +14,11 @@ from scenarios.conditions import Conditions, draw_conditions, draw_tcp
 from scenarios.determinism import check_determinism
 from scenarios.ending import history_name
 from scenarios.history import History, HistoryWriter, Kind, read_history
+from scenarios.hunting import hunt_mutants
 from scenarios.library import SCENARIOS
 from scenarios.model import RunResult, TransportKind
 from scenarios.runner import run_scenario
-from scenarios.sweep import hunt_mutants, sweep
+from scenarios.sweep import sweep
 from simbookie.world.links import Link, NetworkConfig, TcpConfig
 from simbookie.world.metadata_service import MetadataConfig
 from simbookie.world.network import Network

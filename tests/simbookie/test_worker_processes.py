@@ -86,11 +86,12 @@ def interrupt() -> None:
     os.kill(os.getpid(), signal.SIGINT)
 
 
-def test_an_interrupt_is_raised_between_two_results_and_not_where_it_came() -> None:
+@pytest.mark.parametrize("count", [1, 2])
+def test_an_interrupt_is_raised_between_two_results_and_not_where_it_came(count: int) -> None:
     seen = []
 
     def work() -> None:
-        with worker_processes(2, square) as hand_out:
+        with worker_processes(count, square) as hand_out:
             for index, _ in hand_out(range(10**6)):
                 if index == 0:
                     interrupt()
