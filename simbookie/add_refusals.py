@@ -6,9 +6,11 @@ from struct import Struct
 from typing import Final
 
 from bkclient.wire.messages import LAST_ENTRY, AddRequest, Status
+from simbookie.config import BookieConfig
 from simbookie.ledgers import LedgerHandle, LedgerTable
+from simbookie.storage.base import LedgerStorage
 
-__all__ = ["add_refusal", "status_of_short_add"]
+__all__ = ["add_refusal", "status_of_short_add", "takes_high_priority"]
 
 _LEDGER_ID: Final = Struct(">q")
 
@@ -20,6 +22,11 @@ def add_refusal(request: AddRequest, handle: LedgerHandle, entry_id: int) -> Sta
     if handle.in_limbo and not request.recovery:
         return Status.UNAUTHORIZED
     return Status.BAD_REQUEST if entry_id < 0 else Status.OK
+
+
+def takes_high_priority(config: BookieConfig, storage: LedgerStorage) -> bool:
+    """Whether a read-only bookie takes adds of high priority."""
+    return config.high_priority_adds_when_read_only and storage.has_high_priority_room
 
 
 def status_of_short_add(table: LedgerTable, request: AddRequest, body: bytes) -> Status:

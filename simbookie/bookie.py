@@ -43,7 +43,7 @@ from bkclient.wire.messages import (
     WriteLacRequest,
     WriteLacResponse,
 )
-from simbookie.add_refusals import add_refusal, status_of_short_add
+from simbookie.add_refusals import add_refusal, status_of_short_add, takes_high_priority
 from simbookie.add_room import AddRoom
 from simbookie.availability import EntryListDesk
 from simbookie.config import BookieConfig
@@ -364,7 +364,7 @@ class Bookie:
     def _check_and_store(self, request: AddRequest, respond: Respond, source: str) -> Status | None:
         table = self._table
         assert table is not None
-        if self._read_only and not (request.high_priority and self.config.high_priority_adds_when_read_only):
+        if self._read_only and not (request.high_priority and takes_high_priority(self.config, self.storage)):
             return Status.READ_ONLY
         # the ids in the body decide, those of the request are only echoed
         body = request.header + request.payload

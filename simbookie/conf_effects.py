@@ -163,13 +163,7 @@ WITHOUT_EFFECT: Final[Mapping[str, tuple[str, ...]]] = {
         *("verifyMetadataOnGC", "waitTimeoutOnResponseBackpressureMs", "closeChannelOnResponseTimeout"),
         *("fileInfoFormatVersionToWrite", "allowMultipleDirsUnderSameDiskPartition"),
     ),
-    "bookies here decide by the space of all their disks together, and take recoveries as long as there is a byte": (
-        *(
-            "readOnlyModeOnAnyDiskFullEnabled",
-            "minUsableSizeForHighPriorityWrites",
-            "minUsableSizeForIndexFileCreation",
-        ),
-    ),
+    "an index file is made while the disk has a byte left: it is small": ("minUsableSizeForIndexFileCreation",),
     "cookies are compared as they are; folders are added by hand": ("allowStorageExpansion",),
     "looking at the metadata for garbage is not slowed down": (
         *("gcMetadataOpRateLimit", "gcOverreplicatedLedgerMaxConcurrentRequests"),

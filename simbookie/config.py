@@ -71,7 +71,7 @@ class BookieConfig:
     read_only_allowed: bool = True
     #: Whether a bookie on disk that was switched to read-only by hand is so after a restart (``persistBookieStatusEnabled``).
     read_only_remembered: bool = False
-    #: Whether a read-only bookie takes high-priority adds (ledger recovery) as long as the storage has a byte left.
+    #: Whether a read-only bookie takes high-priority adds (ledger recovery) as long as the storage has room for them.
     high_priority_adds_when_read_only: bool = True
     #: Whether an error answer to a fencing read waits for the durable fence as well. BookKeeper's own bookie does not wait,
     #: although clients count "no such entry" as fenced: a power loss right after that answer loses the fence. False imitates it.

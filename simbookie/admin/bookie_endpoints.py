@@ -10,6 +10,7 @@ from bkclient.errors import BookKeeperError
 from bkclient.ledger import DigestType
 from bkclient.wire.entry import EntryCodec
 from bkclient.wire.messages import AddRequest, ReadRequest, Request, Status
+from simbookie.add_refusals import takes_high_priority
 from simbookie.admin.answers import BadBody, body_object, json_answer, sentence
 from simbookie.admin.endpoints import Administered, Answer
 from simbookie.admin.http_server import HttpRequest, HttpResponse
@@ -36,7 +37,7 @@ async def state(subject: Administered, request: HttpRequest) -> HttpResponse:
             "running": bookie.state is BookieState.RUNNING,
             "readOnly": bookie.read_only,
             "shuttingDown": bookie.state is BookieState.STOPPING,
-            "availableForHighPriorityWrites": bookie.config.high_priority_adds_when_read_only,
+            "availableForHighPriorityWrites": takes_high_priority(bookie.config, bookie.storage),
         }
     )
 

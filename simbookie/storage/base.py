@@ -125,6 +125,11 @@ class LedgerStorage(Protocol):
         """Whether durable callbacks mean what they say; false where the journal is switched off or not synced."""
         ...
 
+    @property
+    def has_high_priority_room(self) -> bool:
+        """Whether writes of high priority may be taken while ordinary ones are refused for lack of space."""
+        ...
+
     def open(self, on_open: Callable[[], None], on_space: SpaceListener) -> None:
         """Load what survived, then call ``on_open`` (possibly before returning). Everything loaded counts as durable.
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 from simbookie.storage.compaction.plan import CompactionConfig, CompactionRule
 from simbookie.storage.conf_keys import MILLISECOND, SECOND, parsed, values_of
 from simbookie.storage.db.settings import DB_KEYS, DIRECT_IO, DIRECT_KEYS, DbConfig
+from simbookie.storage.entry_logs.config import EntryLogConfig
 from simbookie.storage.journal.settings import EXPLICIT_LAC_SINCE, JOURNAL_KEYS, JournalSettings
 from simbookie.storage.kinds import STORAGE_CLASS, StoreKind
 from simbookie.storage.sorted import SortedConfig
@@ -56,11 +57,14 @@ _RESERVE: Final = "minUsableSizeForEntryLogCreation"
 _RATE: Final = "compactionRateByEntries"
 _OLD_RATE: Final = "compactionRate"
 _SORTS: Final = "sortedLedgerStorageEnabled"
+_HIGH_PRIORITY_RESERVE: Final = "minUsableSizeForHighPriorityWrites"
 _SPACE_KEYS: Final[_Keys] = {
     "full_above": ("diskUsageThreshold", _SHARE),
     "writable_below": ("diskUsageLwmThreshold", _SHARE),
     "little_above": ("diskUsageWarnThreshold", _SHARE),
     "interval_s": ("diskCheckInterval", MILLISECOND),
+    "by_any_disk": ("readOnlyModeOnAnyDiskFullEnabled", 1),
+    "high_priority_bytes_min": (_HIGH_PRIORITY_RESERVE, 1),
 }
 _MEMTABLE: Final = "skipListSizeLimit"
 _FLUSH_INTERVAL: Final = "flushInterval"
@@ -97,7 +101,7 @@ class StorageConf:
 
     journal: JournalSettings = field(default_factory=JournalSettings)
     compaction: CompactionConfig = field(default_factory=CompactionConfig)
-    space: SpaceConfig = field(default_factory=SpaceConfig)
+    space: SpaceConfig = field(default_factory=lambda: SpaceConfig(high_priority_bytes_min=EntryLogConfig().reserve()))
     #: The kind of ledger store, if it is said; with its settings.
     kind: StoreKind | None = None
     store: SortedConfig = field(default_factory=SortedConfig)
@@ -154,7 +158,7 @@ class StorageConf:
         return cls(
             journal=JournalSettings.from_conf(conf),
             compaction=_compaction(conf),
-            space=_space(conf),
+            space=_space(conf, log),
             store=store,
             db=DbConfig.from_conf(conf, log),
             **values,
@@ -177,13 +181,14 @@ def _replaced(default: Any, group: str, keys: _Keys, conf: Mapping[str, str]) ->
     return replace(default, **values_of(group, keys, conf, kinds))
 
 
-def _space(conf: Mapping[str, str]) -> SpaceConfig:
-    """The low-water mark is the threshold where it is not named but the threshold is, as in BookKeeper."""
+def _space(conf: Mapping[str, str], log: EntryLogConfig) -> SpaceConfig:
+    """What is not named follows from what is, as in BookKeeper: the low-water mark, the reserve for writes of high priority."""
     threshold = _SPACE_KEYS["full_above"][0]
     low_water = _SPACE_KEYS["writable_below"][0]
     named = dict(conf)
     if threshold in named:
         named.setdefault(low_water, named[threshold])
+    named.setdefault(_HIGH_PRIORITY_RESERVE, str(log.reserve()))
     space: SpaceConfig = _replaced(SpaceConfig(), "storage", _SPACE_KEYS, named)
     return space
 

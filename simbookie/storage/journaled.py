@@ -53,11 +53,9 @@ from simbookie.storage.ledger_store import Checkpoint, LedgerStore, OnStep, no_s
 from simbookie.storage.quirks import REPAIRED, Quirk
 from simbookie.storage.replayer import REPLAY_WAIT_S, Replayer
 from simbookie.storage.sequence import Sequence as Steps
-from simbookie.storage.space import SpaceConfig, SpaceState, SpaceWatch
+from simbookie.storage.space import SpaceConfig, SpaceState, SpaceWatch, capacity_of
 
 __all__ = ["JournaledConfig", "JournaledStorage"]
-
-_MIB = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +132,11 @@ class JournaledStorage:
         self._timers: dict[str, asyncio.Handle] = {}
         self._is_closing = False
 
+    @property
+    def has_high_priority_room(self) -> bool:
+        """See :class:`LedgerStorage`."""
+        return self._space is None or self._space.has_high_priority_room
+
     def _disks(self) -> list[Disk]:
         return list({id(each.disk): each.disk for each in (*self.journal_folders, *self.ledger_folders)}.values())
 
@@ -159,7 +162,7 @@ class JournaledStorage:
             quirks=self._quirks,
             on_step=self._step,
         )
-        self._space = SpaceWatch(self.config.space, self.capacity, on_space, self._space_changed)
+        self._space = SpaceWatch(self.config.space, self.ledger_folders, on_space, self._space_changed)
         try:
             self.store.open(self)
         except StorageError:
@@ -204,7 +207,6 @@ class JournaledStorage:
     def _flushed_after_replay(self) -> None:
         """Whether it went well or not: without, the marks are where they were."""
         settings, count = self.config.journal, len(self.journal_folders)
-        share = settings.memory_bytes_max // _MIB // count * _MIB
         watchers: Sequence[JournalWatcher | None] = self.journal_watchers or [None] * count
         self.journals = [
             Journal(
@@ -212,7 +214,7 @@ class JournaledStorage:
                 settings,
                 mark=mark,
                 clock_ms=self._clock_ms,
-                memory_bytes_max=share,
+                memory_bytes_max=settings.memory_share(count),
                 quirks=self._quirks,
                 on_failure=self._journal_failed,
                 on_step=self._step,
@@ -222,8 +224,8 @@ class JournaledStorage:
         ]
         for journal in self.journals:
             journal.start()
-        config, collected = self.config.compaction, self.store.collected
-        self.garbage = CollectorRuns(collected, config, on_step=self._step, quirks=self._quirks)
+        compaction = self.config.compaction
+        self.garbage = CollectorRuns(self.store.collected, compaction, on_step=self._step, quirks=self._quirks)
         if not self.store.asks_for_checkpoints:
             self._schedule_checkpoint()
         assert self._space is not None
@@ -325,9 +327,9 @@ class JournaledStorage:
         if self._space is not None:
             self._space.fail()
 
-    def _space_changed(self, state: SpaceState) -> None:
+    def _space_changed(self, states: Sequence[SpaceState]) -> None:
         if self.garbage is not None:
-            self.garbage.space_changed(state, self._tell_of_shortage)
+            self.garbage.space_changed(states, self._tell_of_shortage)
 
     def _tell_of_shortage(self) -> None:
         for listener in list(self._shortage_listeners):
@@ -495,6 +497,4 @@ class JournaledStorage:
 
     def capacity(self) -> Capacity:
         """What the disks of the ledger folders have."""
-        disks = {id(folder.disk): folder.disk for folder in self.ledger_folders}
-        capacities = [disk.capacity() for disk in disks.values()]
-        return Capacity(sum(each.total for each in capacities), sum(each.free for each in capacities))
+        return capacity_of(self.ledger_folders)

@@ -198,6 +198,11 @@ class MemoryStorage:
 
     # ------------------------------------------------------------------------------------------------ life and death
 
+    @property
+    def has_high_priority_room(self) -> bool:
+        """There is, to the last byte."""
+        return True
+
     def open(self, on_open: Callable[[], None], on_space: SpaceListener) -> None:
         """Replay the disk."""
         assert self._journal is None, "already open"

@@ -1,15 +1,20 @@
-"""When a bookie has too little space to take ordinary writes."""
+"""When a bookie has too little space to take ordinary writes.
+
+Every disk of its ledger folders is looked at by itself, as in BookKeeper: what needs the space of a disk waits for that disk, and
+the bookie turns read-only when one of them is full, or, if so configured, when all are.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
 from simbookie.storage.base import Capacity, SpaceListener
+from simbookie.storage.folders import Folder
 
-__all__ = ["SpaceConfig", "SpaceState", "SpaceWatch", "check_thresholds"]
+__all__ = ["SpaceConfig", "SpaceState", "SpaceWatch", "capacity_of", "check_thresholds"]
 
 
 def check_thresholds(full_above: float, writable_below: float) -> None:
@@ -42,6 +47,11 @@ class SpaceConfig:
     little_above: float = 0.90
     #: How often one looks (``diskCheckInterval``).
     interval_s: float = 10.0
+    #: Whether one full disk of several turns the bookie read-only, or only all of them (``readOnlyModeOnAnyDiskFullEnabled``).
+    by_any_disk: bool = True
+    #: Bytes that some disk has to have left for writes of high priority, recoveries, while all are full
+    #: (``minUsableSizeForHighPriorityWrites``).
+    high_priority_bytes_min: int = 0
 
     def __post_init__(self) -> None:
         check_thresholds(self.full_above, self.writable_below)
@@ -51,27 +61,33 @@ class SpaceConfig:
             )
         if not self.interval_s > 0:
             raise ValueError(f"storage: interval_s must be > 0, got {self.interval_s}")
+        if self.high_priority_bytes_min < 0:
+            raise ValueError(f"storage: high_priority_bytes_min must be >= 0, got {self.high_priority_bytes_min}")
 
 
 class SpaceWatch:
-    """Looks at the capacity when something is written, at most once in an interval, and while there is too little space.
+    """Looks at the disks of folders when something is written, at most once in an interval, and while one has too little space.
 
     With plenty of it an idle bookie has no timer. ``on_space`` is told of every change of whether ordinary writes are to be
-    refused, beginning with that they are not; ``on_state`` before it of every change of the state, beginning with plenty.
+    refused, beginning with that they are not; ``on_states`` before it of every change of the states of the disks, which are in
+    the order of ``folders`` and begin with plenty.
     """
 
     def __init__(
         self,
         config: SpaceConfig,
-        capacity: Callable[[], Capacity],
+        folders: Sequence[Folder],
         on_space: SpaceListener,
-        on_state: Callable[[SpaceState], None] = lambda _: None,
+        on_states: Callable[[Sequence[SpaceState]], None] = lambda _: None,
     ) -> None:
         self._config = config
-        self._capacity = capacity
+        self._folders = folders
         self._on_space = on_space
-        self._on_state = on_state
-        self._state = SpaceState.PLENTY
+        self._on_states = on_states
+        #: Of each disk; none before the first look.
+        self.states: list[SpaceState] = []
+        #: Whether some disk has room for writes of high priority.
+        self.has_high_priority_room = True
         self._is_full = False
         self._has_failed = False
         self._due = 0.0
@@ -98,19 +114,41 @@ class SpaceWatch:
         self._look()
 
     def _look(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._due = loop.time() + self._config.interval_s
-        capacity = self._capacity()
-        used = 1 - capacity.free / capacity.total if capacity.total else 1.0
-        is_full = self._has_failed or used > (self._config.writable_below if self._is_full else self._config.full_above)
-        state = SpaceState.LITTLE if used > self._config.little_above else SpaceState.PLENTY
-        state = SpaceState.NONE if is_full else state
+        loop, config = asyncio.get_running_loop(), self._config
+        self._due = loop.time() + config.interval_s
+        capacities = [folder.disk.capacity() for folder in self._folders]
+        before = self.states or [SpaceState.PLENTY] * len(capacities)
+        states = [self._state(capacity, state) for capacity, state in zip(capacities, before, strict=True)]
+        full = [state is SpaceState.NONE for state in states]
+        is_full = self._has_failed or (any(full) if config.by_any_disk else all(full))
+        self.has_high_priority_room = any(
+            not disk_is_full or capacity.free >= config.high_priority_bytes_min
+            for capacity, disk_is_full in zip(capacities, full, strict=True)
+        )
         self.stop()
-        if state is not SpaceState.PLENTY and not self._has_failed:
-            self._timer = loop.call_later(self._config.interval_s, self._look)
-        if state is not self._state:
-            self._state = state
-            self._on_state(state)
+        if any(state is not SpaceState.PLENTY for state in states) and not self._has_failed:
+            self._timer = loop.call_later(config.interval_s, self._look)
+        self.states = states
+        if states != before:
+            self._on_states(states)
         if is_full != self._is_full:
             self._is_full = is_full
             self._on_space(is_full)
+
+    def _state(self, capacity: Capacity, before: SpaceState) -> SpaceState:
+        config, used = self._config, _used(capacity)
+        limit = config.writable_below if before is SpaceState.NONE else config.full_above
+        if self._has_failed or used > limit:
+            return SpaceState.NONE
+        return SpaceState.LITTLE if used > config.little_above else SpaceState.PLENTY
+
+
+def _used(capacity: Capacity) -> float:
+    return 1 - capacity.free / capacity.total if capacity.total else 1.0
+
+
+def capacity_of(folders: Sequence[Folder]) -> Capacity:
+    """What the disks of folders have together, each counted once."""
+    disks = {id(folder.disk): folder.disk for folder in folders}
+    capacities = [disk.capacity() for disk in disks.values()]
+    return Capacity(sum(each.total for each in capacities), sum(each.free for each in capacities))

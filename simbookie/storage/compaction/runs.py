@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from simbookie.storage.base import DurableCallback, StorageError
 from simbookie.storage.compaction.collector import EntryLogCollector
@@ -15,6 +16,9 @@ from simbookie.storage.sequence import WaitingStep
 from simbookie.storage.space import SpaceState
 
 __all__ = ["CollectorRuns"]
+
+#: From the best to the worst.
+_SHORTAGE: Final = (SpaceState.PLENTY, SpaceState.LITTLE, SpaceState.NONE)
 
 
 class CollectorRuns:
@@ -80,16 +84,18 @@ class CollectorRuns:
         for collector in self.collectors:
             collector.stop()
 
-    def space_changed(self, state: SpaceState, on_shortage: Callable[[], None]) -> None:
+    def space_changed(self, states: Sequence[SpaceState], on_shortage: Callable[[], None]) -> None:
         """With little space logs end, so that they can be collected, and what needs space waits or, if so configured, makes some.
 
-        ``on_shortage`` is called in the latter case.
+        ``states`` are those of the disks of the store's folders: each part has its own, or, if there is one part for all of them,
+        the worst. ``on_shortage`` is called in the latter case.
         """
-        for collector in self.collectors:
+        worst = max(states, key=_SHORTAGE.index)
+        of_parts = states if len(states) == len(self._parts) else [worst] * len(self._parts)
+        for part, collector, state in zip(self._parts, self.collectors, of_parts, strict=True):
+            has_changed = collector.schedule.space is not state
             collector.schedule.space = state
-        if state is SpaceState.PLENTY:
-            return
-        for part in self._parts:
-            part.logger.want_new_log()
-        if self._config.forced_without_space:
+            if has_changed and state is not SpaceState.PLENTY:
+                part.logger.want_new_log()
+        if self._config.forced_without_space and worst is not SpaceState.PLENTY:
             on_shortage()

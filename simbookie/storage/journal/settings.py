@@ -107,6 +107,10 @@ class JournalSettings:
         """Whether it does, which it always does if records do not wait for company."""
         return self.flush_when_queue_empty or self.group_wait_max_s <= 0
 
+    def memory_share(self, journals: int) -> int:
+        """Bytes that records of each of so many journals may have, in whole MiB; 0: no limit."""
+        return self.memory_bytes_max // _MIB // journals * _MIB
+
     @classmethod
     def from_conf(cls, conf: Mapping[str, str]) -> JournalSettings:
         """The settings that ``conf`` names by BookKeeper's keys, other keys left alone; :class:`ValueError` if it cannot be."""

@@ -64,7 +64,8 @@ def test_the_defaults_are_bookkeepers() -> None:
     assert {key for key in STORAGE_KEYS if "ournal" not in key} == {
         *DEFAULTS,
         *DIRECT,
-        *("ledgerStorageClass", "minUsableSizeForEntryLogCreation"),
+        *("ledgerStorageClass", "minUsableSizeForEntryLogCreation", "minUsableSizeForHighPriorityWrites"),
+        "readOnlyModeOnAnyDiskFullEnabled",
         *("compactionRate", "sortedLedgerStorageEnabled", "openFileLimit", "pageLimit"),
     }
 

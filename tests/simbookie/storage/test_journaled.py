@@ -606,8 +606,14 @@ def test_the_capacity_counts_each_disk_once() -> None:
     assert bench.storage.capacity().total == 8_192
 
 
-@pytest.mark.parametrize("fields", [{"interval_s": 0}, {"full_above": 0.5}, {"writable_below": 0}, {"full_above": 1.1}])
-def test_settings_of_space_that_make_no_sense_are_refused(fields: dict[str, float]) -> None:
+@pytest.mark.parametrize(
+    "fields",
+    [
+        *({"interval_s": 0}, {"full_above": 0.5}, {"writable_below": 0}, {"full_above": 1.1}),
+        {"high_priority_bytes_min": -1},
+    ],
+)
+def test_settings_of_space_that_make_no_sense_are_refused(fields: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="storage"):
         SpaceConfig(**fields)
 
