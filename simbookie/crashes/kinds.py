@@ -21,11 +21,12 @@ __all__ = ["STORE_KINDS", "StoreLimits"]
 
 @dataclass(frozen=True, slots=True)
 class StoreLimits:
-    """In bytes."""
+    """In bytes, and in rows that an index in a database is written at a time."""
 
     log_bytes: int = 3_000
     write_buffer_bytes: int = 500
     memtable_bytes: int = 1_500
+    batch_rows: int = 100_000
 
     def shared_logs(self) -> EntryLogConfig:
         """The same as settings of logs that ledgers share."""
@@ -66,6 +67,7 @@ def _db(logs: _Logs) -> _Make:
         config = DbConfig(
             write_cache_bytes=2 * limits.memtable_bytes,
             read_cache_bytes=4 * limits.memtable_bytes,
+            batch_rows_max=limits.batch_rows,
             entry_log=logs(limits),
         )
         return DbLedgerStore(folders, config, on_step=on_step, quirks=quirks)

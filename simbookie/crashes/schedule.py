@@ -285,9 +285,9 @@ class Player:
         """Let time pass."""
         await asyncio.sleep(seconds)
 
-    async def arm(self, step: str) -> None:
-        """From now on the bookie ends before this step."""
-        self._subject.until = step
+    async def arm(self, step: str, skips: int = 0) -> None:
+        """From now on the bookie ends before this step, or before that of so many later."""
+        self._subject.until, self._subject.skips = step, skips
 
     async def delete(self, slot: int, _share: float) -> None:
         """A client deletes the ledger."""

@@ -14,6 +14,8 @@ __all__ = ["RunSettings"]
 
 _MINOR_S = 2.0
 _MAJOR_S = 5.0
+#: The part of runs in which an index in a database is written a few rows at a time.
+_IN_FEW_ROWS = 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,7 @@ class RunSettings:
     @classmethod
     def draw(cls, kind: str, seed: int, quirks: frozenset[Quirk]) -> RunSettings:
         """Those of a run."""
-        rng = Random(f"settings {seed}")  # noqa: S311
+        rng, batches = Random(f"settings {seed}"), Random(f"batches {seed}")  # noqa: S311
         return cls(
             kind,
             seed,
@@ -53,6 +55,7 @@ class RunSettings:
             has_faults=rng.random() < 0.3,
             is_compacting=rng.random() < 0.25,
             is_rolling=rng.random() >= 0.9 or Quirk.ROLLED_FILE_SYNCED_LATE in quirks,
+            limits=StoreLimits(batch_rows=2) if batches.random() < _IN_FEW_ROWS else StoreLimits(),
         )
 
     @property

@@ -91,7 +91,8 @@ class Subject:
         self.fencing: dict[int, None] = {}
         self.has_failed_disk = self.must_lose_power = self._is_dead = False
         self.countdown = 0
-        self.until = ""
+        #: The step that the life ends before, after so many times that it goes on.
+        self.until, self.skips = "", 0
         self.lag_s = 0.0
         self.mode = CrashMode.PROCESS
         #: How the bookie ended last, and the marks that it had persisted then.
@@ -112,7 +113,9 @@ class Subject:
     def step(self, name: str) -> None:
         """The :data:`~simbookie.storage.steps.OnStep` of everything."""
         self.countdown -= 1
-        if name == self.until and self.lag_s:
+        if name == self.until and self.skips:
+            self.skips -= 1
+        elif name == self.until and self.lag_s:
             self.until = ""
             asyncio.get_running_loop().call_later(self.lag_s, self._end_after, name)
         elif self.countdown == 0 or name == self.until:
@@ -142,6 +145,7 @@ class Subject:
         With ``lag_s`` it ends so many seconds after the step ``until``, while what the step began is under way.
         """
         self.countdown, self.until, self.lag_s, self.mode = crash_at, until, lag_s, mode
+        self.skips = 0
         self.fatal = None
         self.has_failed_disk = self.must_lose_power = self._is_dead = False
         self.disk.faults.heal()

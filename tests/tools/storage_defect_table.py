@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
-from unittest import mock
 
 from simbookie.storage.checkpoints import Checkpoints
 from simbookie.storage.compaction.collector import EntryLogCollector
@@ -34,31 +32,8 @@ from simbookie.storage.known import KnownLacs
 from simbookie.storage.memtable import MemTable
 from simbookie.storage.replayer import Replayer
 from simbookie.storage.sorted import SortedLedgerStore
-
-Change = tuple[Any, str, Any]
-"""``(owner, name, replacement)``."""
-
-
-@dataclass(frozen=True)
-class StorageDefect:
-    """One defect; ``kind`` is the store that it is planted in."""
-
-    name: str
-    mechanism: str
-    changes: tuple[Change, ...]
-    kind: str = "interleaved"
-
-    @contextmanager
-    def planted(self) -> Iterator[None]:
-        """Have the defect while the context lasts."""
-        patches = [mock.patch.object(owner, name, replacement) for owner, name, replacement in self.changes]
-        for patch in patches:
-            patch.start()
-        try:
-            yield
-        finally:
-            for patch in reversed(patches):
-                patch.stop()
+from tests.tools.db_defect_table import DB_DEFECTS
+from tests.tools.storage_defect import Change, StorageDefect
 
 
 def _soon(on_done: Callable[[Any, Any], None], token: object = None) -> None:
@@ -615,4 +590,7 @@ def _complete_already(self: CompactionLog) -> None:
     self.folder.discard(self._compacting)
 
 
-DEFECTS = tuple(StorageDefect(name, mechanism, changes, kind) for name, (mechanism, changes, kind) in _table().items())
+DEFECTS = (
+    *(StorageDefect(name, mechanism, changes, kind) for name, (mechanism, changes, kind) in _table().items()),
+    *DB_DEFECTS,
+)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -15,7 +17,21 @@ from simbookie.crashes.subject import Subject, run_to_crash_point
 from simbookie.storage.base import CrashMode
 from simbookie.storage.quirks import REPAIRED, Quirk
 
-__all__ = ["BOTH_CRASHES", "EVERY_STORE", "FULL", "INDEX_FILES", "OTHER_LOGS", "SHARED_LOGS", "Story", "adds"]
+__all__ = [
+    "BOTH_CRASHES",
+    "COLLECT",
+    "EVERY_STORE",
+    "FULL",
+    "INDEX_FILES",
+    "LITTER",
+    "OTHER_LOGS",
+    "ROW_STEPS",
+    "SHARED_LOGS",
+    "Story",
+    "adds",
+    "has_step",
+    "where",
+]
 
 #: The three with one log for all ledgers, and those with other entry logs.
 _KINDS = ("interleaved", "sorted", "db")
@@ -23,8 +39,8 @@ _OTHER_LOGS = tuple(kind for kind in STORE_KINDS if kind not in _KINDS)
 EVERY_STORE = pytest.mark.parametrize("kind", list(STORE_KINDS))
 SHARED_LOGS = pytest.mark.parametrize("kind", _KINDS)
 OTHER_LOGS = pytest.mark.parametrize("kind", _OTHER_LOGS)
-#: Stores whose steps are those of index files and memtables.
-INDEX_FILES = pytest.mark.parametrize("kind", ["interleaved", "sorted"])
+#: Stores without a database.
+INDEX_FILES = pytest.mark.parametrize("kind", [kind for kind in STORE_KINDS if not kind.startswith("db")])
 BOTH_CRASHES = pytest.mark.parametrize("mode", list(CrashMode), ids=lambda mode: mode.name.lower())
 
 
@@ -34,7 +50,48 @@ def adds(slot: int, count: int, size: int = 900, *, wait: float = 0.003) -> list
 
 
 #: Enough to fill a log or two, and to have a checkpoint or two.
-FULL = [*adds(0, 4), *adds(1, 4)]
+FULL = [*adds(0, 4), *adds(1, 4), ("wait", 0.06)]
+#: A garbage collector that has something to compact: of each log two ledgers of four are left.
+LITTER = [*(each for _ in range(3) for slot in range(4) for each in adds(slot, 1, 400)), *adds(0, 4), ("wait", 0.05)]
+LITTER += [("delete", slot, 0.0) for slot in (1, 2)]
+COLLECT = [("collect", True), ("wait", 0.6)]
+
+#: Steps that not every store has, by what their names begin with, and which kinds have them.
+_STEPS_OF_FEW: dict[str, Callable[[str], bool]] = {
+    "index.": lambda kind: not kind.startswith("db"),
+    "flush.index": lambda kind: not kind.startswith("db"),
+    "memtable.roll": lambda kind: kind == "sorted",
+    "memtable.": lambda kind: kind.startswith("sorted"),
+    "database.": lambda kind: kind.startswith("db"),
+    "flush.entries": lambda kind: kind.startswith("db"),
+    "flush.swap": lambda kind: kind.startswith("db"),
+    "flush.locations": lambda kind: kind.startswith("db"),
+    "flush.ledgers": lambda kind: kind.startswith("db"),
+    "flush.cleanup": lambda kind: kind.startswith("db"),
+    "log.map": lambda kind: kind == "db-direct",
+    # with a log for each ledger, all of a log is alive or nothing is
+    "compaction.": lambda kind: "per-ledger" not in kind,
+    "transaction.": lambda kind: "per-ledger" not in kind,
+    "move.index": lambda kind: kind in ("interleaved", "sorted"),
+    "move.": lambda kind: "per-ledger" not in kind,
+}
+
+
+def has_step(kind: str, step: str) -> bool:
+    """Whether a store comes to a step."""
+    return next((of_kind(kind) for prefix, of_kind in _STEPS_OF_FEW.items() if step.startswith(prefix)), True)
+
+
+#: The steps of rows.
+ROW_STEPS: set[str] = set()
+
+
+def where(*steps: str) -> pytest.MarkDecorator:
+    """Each of these steps, of every store that has it, as ``kind`` and ``step``."""
+    ROW_STEPS.update(steps)
+    return pytest.mark.parametrize(
+        ("kind", "step"), [(kind, step) for kind in STORE_KINDS for step in steps if has_step(kind, step)]
+    )
 
 
 class Story:
@@ -50,6 +107,19 @@ class Story:
     def live(self, *operations: tuple[Any, ...], at: int = 0, in_order: bool = False) -> str | None:
         """A life that ends before the step number ``at``, or in the end; returns the step at which it ended early."""
         return play_life(self.subject, list(operations), crash_at=at, mode=self.mode, ends_in_order=in_order)
+
+    def steps_of(self, *operations: tuple[Any, ...]) -> set[str]:
+        """The steps of a life that ends in order."""
+        seen: set[str] = set()
+        told = self.subject.watch.step
+
+        def tell(name: str) -> None:
+            seen.add(name)
+            told(name)
+
+        with patch.object(self.subject.watch, "step", tell):
+            self.live(*operations, in_order=True)
+        return seen
 
     def die(self, until: str, *operations: tuple[Any, ...]) -> None:
         """A life that comes to a step when it serves, and ends before it."""
@@ -76,6 +146,11 @@ class Story:
         """The entries that a start finds of a ledger."""
         state = self.state.get(ledger_id)
         return [entry_id for entry_id, _ in state[3]] if state is not None else []
+
+    def keeps(self, ledger_id: int) -> bool:
+        """Whether something of the ledger was acknowledged, and a start finds all of that."""
+        acknowledged = {entry_id for each, entry_id in self.subject.promises.entries if each == ledger_id}
+        return bool(acknowledged) and acknowledged <= set(self.entries(ledger_id))
 
     def is_fenced(self, ledger_id: int) -> bool:
         """Whether a start finds the ledger fenced."""
