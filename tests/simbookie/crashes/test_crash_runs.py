@@ -16,15 +16,25 @@ from typer.testing import CliRunner
 from simbookie.cli import app
 from simbookie.crashes.invariants import INVARIANTS
 from simbookie.crashes.kinds import STORE_KINDS
+from simbookie.crashes.recipes import RECIPES
 from simbookie.crashes.runs import crash_run, play_life
 from simbookie.crashes.settings import RunSettings
 from simbookie.crashes.subject import Subject
-from simbookie.crashes.sweep import sweep
+from simbookie.crashes.sweep import SHOWN_BY_CRASHES, hunt_quirk, sweep
 from simbookie.storage.base import CrashMode
 from simbookie.storage.quirks import Quirk
 from tests.simbookie.crashes.stories import OTHER_LOGS, SHARED_LOGS
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "crash-matrix.md"
+
+#: What a quirk may violate.
+EXPECTED: dict[Quirk, set[str]] = {
+    **{quirk: set(shown.invariants) for quirk, shown in SHOWN_BY_CRASHES.items()},
+    Quirk.FAILED_FLUSH_FORGOTTEN: {"I1", "I3"},
+    Quirk.LEDGER_CHANGES_DROPPED: {"I2", "I3"},
+    Quirk.FAILED_ADD_TAKES_ROOM: {"I13"},
+    Quirk.LAST_ENTRY_OF_NEWEST: {"I14"},
+}
 
 SLOTS = st.integers(0, 3)
 SHARES = st.floats(0, 0.99)
@@ -111,24 +121,39 @@ def test_runs_over_other_entry_logs_violate_nothing(kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("quirk", "kind", "first_seed", "invariants"),
+    ("quirk", "first_seed"),
     [
-        (Quirk.COPIES_REPLACED_EARLY, "interleaved", 330, {"I1", "I3"}),
-        (Quirk.KEYLESS_FENCES, "sorted", 0, {"I2"}),
-        (Quirk.ROLLED_FILE_SYNCED_LATE, "interleaved", 90, {"I1", "I14"}),
-        (Quirk.MARKS_IN_PLACE, "sorted", 20, {"I4"}),
-        (Quirk.FORCE_WITHOUT_SYNC, "sorted", 70, {"I1", "I4"}),
-        (Quirk.EXPLICIT_LAC_UNWRITTEN, "interleaved", 0, {"I1"}),
-        (Quirk.EMPTY_MAP_BELIEVED, "db-direct", 60, {"I10", "I12"}),
+        (Quirk.COPIES_REPLACED_EARLY, 330),
+        (Quirk.KEYLESS_FENCES, 0),
+        (Quirk.ROLLED_FILE_SYNCED_LATE, 90),
+        (Quirk.MARKS_IN_PLACE, 10),
+        (Quirk.FORCE_WITHOUT_SYNC, 60),
+        (Quirk.EXPLICIT_LAC_UNWRITTEN, 0),
+        (Quirk.EMPTY_MAP_BELIEVED, 60),
+        (Quirk.IDLE_CHECKPOINT_SKIPPED, 0),
+        (Quirk.END_OF_LOG_DENIES, 0),
+        (Quirk.FAILED_FLUSH_FORGOTTEN, 0),
+        (Quirk.LEDGER_CHANGES_DROPPED, 0),
+        (Quirk.FAILED_ADD_TAKES_ROOM, 0),
+        (Quirk.LAST_ENTRY_OF_NEWEST, 0),
     ],
 )
-def test_defects_of_bookkeeper_are_seen(quirk: Quirk, kind: str, first_seed: int, invariants: set[str]) -> None:
-    for seed in range(first_seed, first_seed + 1_000):
-        found = {violation.invariant for violation in crash_run(kind, seed, frozenset({quirk})).violations}
-        if found:
-            assert found <= invariants | {"I1", "I3"}
-            return
-    pytest.fail("not seen")
+def test_defects_of_bookkeeper_are_seen_and_the_same_run_is_right_without_them(quirk: Quirk, first_seed: int) -> None:
+    hunt = hunt_quirk(quirk, first_seed)
+    assert hunt.is_shown, hunt
+    assert set(hunt.invariants) <= EXPECTED[quirk]
+
+
+def test_each_quirk_is_shown_in_one_way() -> None:
+    assert not SHOWN_BY_CRASHES.keys() & RECIPES.keys()
+    assert {shown.kind for shown in SHOWN_BY_CRASHES.values()} <= STORE_KINDS.keys()
+    with pytest.raises(KeyError):
+        hunt_quirk(Quirk.FIRST_COLLECTION_LATE)
+
+
+def test_a_quirk_that_the_budget_is_too_small_for_is_not_shown() -> None:
+    hunt = hunt_quirk(Quirk.ZERO_RECORDS_REPLAYED, budget=2)
+    assert (hunt.run, hunt.is_shown, hunt.budget) == (0, False, 2)
 
 
 def test_every_check_that_an_invariant_names_is_there() -> None:
@@ -163,6 +188,16 @@ def test_the_command_ends_with_1_if_something_is_violated() -> None:
     result = invoke("--runs", "20", "--quirks", "explicit-lac-unwritten", "--processes", "1")
     assert result.exit_code == 1
     assert "I1" in result.stdout
+
+
+def test_the_command_tells_of_each_defect_of_bookkeeper_how_it_is_shown_and_within_what() -> None:
+    result = invoke("--quirks", "faithful", "--runs", "1", "--processes", "1")
+    assert result.exit_code == 1, "one run does not show all"
+    rows = {line.split()[0]: line.split()[1:] for line in result.stdout.splitlines()[1:]}
+    assert rows.keys() == {quirk.value for quirk in Quirk}
+    assert rows["last-entry-of-newest"] == ["sorted", "recipe", "1", "1", "I14"]
+    assert rows["zero-records-replayed"] == ["interleaved", "chance", "1", "-", "NOT", "SEEN"]
+    assert rows["first-collection-late"][:3] == ["-", "test", "1"]
 
 
 @pytest.mark.parametrize(
