@@ -136,6 +136,8 @@ class LogChanges:
         elif directory == _CURSORS:
             log, _, cursor = rest.partition("/")
             state = decode_cursor(data)
+            if state.is_removed:
+                return  # which the manifest told
             openings = self._recorder.cursor_openings.setdefault((log, cursor), set())
             cause = "stored" if state.holder in openings else "opened"
             openings.add(state.holder)

@@ -99,6 +99,9 @@ class VersionedRegister:
     async def delete(self, version: int | None = None) -> None:
         """Remove the register, if it has ``version`` where one is given. Succeeds if there is none.
 
+        A register that is made anew begins with version 0. So a program that read an earlier one of this name may write over it:
+        where that matters write a value that means "none" instead.
+
         Raises :class:`~bkclient.errors.MetadataVersionConflict` if it has another one.
         """
         if not await self._tree.delete(self._path, version):

@@ -5,7 +5,8 @@
 
 from bkclient.log.checking import LogLedgerReport
 from bkclient.log.consumer import LogConsumer
-from bkclient.log.cursor import CursorInfo, LogCursor
+from bkclient.log.cursor import LogCursor
+from bkclient.log.cursor_admin import CursorInfo
 from bkclient.log.errors import ConsumerRefused, LogDeposed, LogExists, LogTooLong, LogTrimmed, NoSuchLog
 from bkclient.log.format.message import LogMessage
 from bkclient.log.format.message_id import MessageId

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections import deque
+from collections.abc import Coroutine
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, Self
 
+from bkclient._backoff import Backoff
 from bkclient._fresh import fresh
 from bkclient._news import wait_for_news
-from bkclient.errors import ArgumentError, BookKeeperError, IllegalOperation, MetadataStoreError
-from bkclient.log.errors import LogDeposed
+from bkclient.errors import ArgumentError, BookKeeperError, IllegalOperation, MetadataStoreError, UnexpectedCondition
+from bkclient.log.errors import LogDeposed, may_pass
 from bkclient.log.format.message import LogMessage
+from bkclient.log.held_partition import HeldPartition
 from bkclient.log.machine.deliveries import Deliveries
 from bkclient.log.membership import ConsumerMode, GroupMembership, assigned
 from bkclient.log.opening import open_partition, parts_of
@@ -21,41 +24,12 @@ from bkclient.log.partition_reader import PartitionReader
 from bkclient.log.partitioning import Start, starts_of
 from bkclient.log.store import ManifestStore
 
-__all__ = ["HeldPartition", "LogConsumer", "check_consumer"]
+__all__ = ["LogConsumer", "check_consumer"]
 
 _FLUSH_S: Final = 1.0
+_BACKOFF: Final = Backoff(_FLUSH_S, 5.0)
 _LOOK_S: Final = 10.0
 """How often to look at the members although no watch fired, in case one was lost."""
-
-
-class HeldPartition:
-    """A partition that this consumer has: its cursor, and a task that reads what is not acknowledged."""
-
-    def __init__(self, cursor: PartitionCursor, reader: PartitionReader, deliveries: Deliveries) -> None:
-        self.cursor: Final = cursor
-        self.reader: Final = reader
-        self.deliveries: Final = deliveries
-        self.room: Final = asyncio.Event()
-        self.task: asyncio.Task[None] | None = None
-
-    async def read(self, limit: int, on_news: Callable[[], None]) -> None:
-        """Read, as long as fewer than ``limit`` messages are not acknowledged."""
-        while True:
-            while self.deliveries.outstanding >= limit:
-                self.room.clear()
-                await self.room.wait()
-            message = await self.reader.next()
-            place = message.id
-            if not self.cursor.state.is_acknowledged(place.ledger_id, place.entry_id, place.batch_index):
-                self.deliveries.offer(message)
-                on_news()
-
-    async def leave(self) -> None:
-        """End the task and let the reader go."""
-        if self.task is not None:
-            self.task.cancel()
-            await asyncio.wait([self.task])
-        await self.reader.leave()
 
 
 class LogConsumer:
@@ -100,9 +74,12 @@ class LogConsumer:
         self._turn = 0
         self._news: Final = asyncio.Event()
         self._changed: Final = asyncio.Event()
+        #: What ended the consumer, and the partitions whose reading failed of which nobody was told yet.
         self._failure: BookKeeperError | None = None
+        self._failed: Final[deque[HeldPartition]] = deque()
         self._task: asyncio.Task[None] | None = None
         self._is_entered = False
+        self._is_left = False
 
     @property
     def group(self) -> str:
@@ -128,20 +105,34 @@ class LogConsumer:
     async def receive(self) -> LogMessage:
         """The next message for this consumer; waits for one. Cancellation loses nothing.
 
-        Raises :class:`~bkclient.log.LogTrimmed` where trimming overtook the group, and :class:`~bkclient.log.ConsumerRefused`
-        where the session ended and the group is another's since.
+        Raises :class:`~bkclient.log.LogTrimmed` where trimming overtook the group, and what ended the reading of a partition, if
+        that was no outage or lasted for a minute. The next call goes on reading. Raises :class:`~bkclient.log.ConsumerRefused`
+        where the session ended and the group is another's since, in every call from then on.
         """
         self._check_entered()
         loop = asyncio.get_running_loop()
         while True:
+            if self._is_left:
+                self._check_entered()
             if self._failure is not None:
                 raise fresh(self._failure)
+            if self._failed:
+                self._tell_failure()
             message = self._taken(loop.time())
             if message is not None:
                 return message
             self._news.clear()
             due = [at for held in self._held.values() if (at := held.deliveries.due_at()) is not None]
             await wait_for_news(self._news, max(min(due) - loop.time(), 0.001) if due else None)
+
+    def _tell_failure(self) -> None:
+        """Raise what ended the reading of a partition, which begins again."""
+        held = self._failed.popleft()
+        if held in self._held.values():
+            error = held.failure
+            self._read(held)
+            if error is not None:
+                raise fresh(error)
 
     def _taken(self, now: float) -> LogMessage | None:
         held = list(self._held.values())
@@ -241,9 +232,11 @@ class LogConsumer:
             await self._in_any_case(self._leave_group())
             if self._leaving:
                 await asyncio.wait(self._leaving)
+            self._is_left = True
+            self._news.set()
 
     def _check_entered(self) -> None:
-        if self._task is None:
+        if self._task is None or self._is_left:
             raise IllegalOperation("use a consumer inside its 'async with' block")
 
     # Who has what ------------------------------------------------------------------------------------------------
@@ -252,6 +245,7 @@ class LogConsumer:
         """Keep to what the members' list says, and store acknowledgements, until the end or a failure."""
         loop = asyncio.get_running_loop()
         look_at = loop.time()
+        failures = 0
         while self._failure is None:
             try:
                 if self._changed.is_set() or loop.time() >= look_at:
@@ -260,12 +254,18 @@ class LogConsumer:
                     look_at = loop.time() + _LOOK_S
                 with suppress(LogDeposed):
                     await self.flush()
-            except MetadataStoreError:
-                look_at = loop.time()  # as long as the service does not answer nobody knows better
-                await asyncio.sleep(_FLUSH_S)
-                continue
+                failures = 0
             except BookKeeperError as error:
+                if may_pass(error):
+                    look_at = loop.time()  # as long as nobody answers nobody knows better
+                    await asyncio.sleep(_BACKOFF.nth(failures))
+                    failures += 1
+                    continue
                 self._fail(error)
+            except Exception as error:  # noqa: BLE001 - a defect must not leave those waiting who receive
+                failure = UnexpectedCondition(f"the consumer failed: {error!r}")
+                failure.__cause__ = error
+                self._fail(failure)
             await wait_for_news(self._changed, _FLUSH_S)
 
     async def _keep_to_the_list(self) -> None:
@@ -274,10 +274,13 @@ class LogConsumer:
         partitions = list(range(manifest.partitions)) or [-1]
         wanted = assigned(members, partitions, self._membership.member_id)
         for partition, held in list(self._held.items()):
-            if partition not in wanted:
-                with suppress(LogDeposed):
-                    await held.cursor.flush()
-                await self._drop(partition, held)
+            try:
+                await held.cursor.flush() if held.cursor.is_dirty else await held.cursor.check()
+            except LogDeposed:
+                await self._drop(partition, held)  # and open it anew if it is this consumer's
+            else:
+                if partition not in wanted:
+                    await self._drop(partition, held)
         starts = starts_of(self._start, manifest.partitions)
         for partition in sorted(wanted - set(self._held)):
             part = (self._store, manifest)
@@ -295,12 +298,14 @@ class LogConsumer:
             raise
         held = HeldPartition(cursor, reader, Deliveries(self._ack_timeout_s))
         self._held[partition] = held
-        held.task = asyncio.create_task(held.read(self._limit, self._news.set), name="reader of a consumer")
-        held.task.add_done_callback(self._on_read_ended)
+        self._read(held)
 
-    def _on_read_ended(self, task: asyncio.Task[None]) -> None:
-        if not task.cancelled() and isinstance(error := task.exception(), BookKeeperError):
-            self._fail(error)
+    def _read(self, held: HeldPartition) -> None:
+        held.start(self._limit, self._news.set, self._on_read_ended)
+
+    def _on_read_ended(self, held: HeldPartition) -> None:
+        self._failed.append(held)
+        self._news.set()
 
     def _fail(self, error: BookKeeperError) -> None:
         self._failure = error

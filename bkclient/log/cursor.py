@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
 
-from bkclient.errors import ArgumentError, BookKeeperError, IllegalOperation
+from bkclient._backoff import Backoff
+from bkclient._fresh import fresh
+from bkclient._news import wait_for_news
+from bkclient.errors import ArgumentError, BookKeeperError, IllegalOperation, UnexpectedCondition
+from bkclient.log.errors import may_pass
 from bkclient.log.format.message import LogMessage
 from bkclient.log.format.message_id import MessageId
 from bkclient.log.merging import MergedReader
@@ -17,23 +20,12 @@ from bkclient.log.partition_reader import PartitionReader
 from bkclient.log.partitioning import Start, starts_of
 from bkclient.log.store import ManifestStore
 
-__all__ = ["CursorInfo", "LogCursor"]
+__all__ = ["LogCursor"]
 
 _FLUSH_S: Final = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class CursorInfo:
-    """A cursor as it was stored last: its position, the first entry that is not acknowledged, and the holes beyond it.
-
-    Of a log with partitions there is one for each, whose number is in ``position``. ``backlog_entries`` are the entries that are
-    not acknowledged, without those of the ledger that is being written to.
-    """
-
-    name: str
-    position: MessageId
-    holes: int
-    backlog_entries: int
+_BACKOFF: Final = Backoff(_FLUSH_S, 5.0)
+_LOOK_S: Final = 10.0
+"""How often to ask who has the cursor while nothing is stored."""
 
 
 class LogCursor:
@@ -46,12 +38,14 @@ class LogCursor:
                 ...
                 cursor.acknowledge(message)
 
-    Acknowledgements are remembered for good by :meth:`flush`, which happens at the end of the block, and once a second while
-    messages are read. What was not remembered is delivered again by the next opening, so messages are delivered at least once.
-    Trimming keeps what a cursor has not acknowledged. A log with partitions has a position in each of them.
+    Acknowledgements are remembered for good by :meth:`flush`, at the end of the block, and a second after the first one that was
+    not remembered; while the metadata service is away, as soon as it is back. What was not remembered is delivered again by the
+    next opening, so messages are delivered at least once. Trimming keeps what a cursor has not acknowledged. A log with
+    partitions has a position in each of them.
 
-    One program at a time has a cursor open: entering the block takes it over, and the next flush of the one before raises
-    :class:`~bkclient.log.LogDeposed`.
+    One program at a time has a cursor open: entering the block takes it over, and the next flush of the one before, or its next
+    ``anext``, raises :class:`~bkclient.log.LogDeposed`. One task at a time may wait for messages; a call of ``anext`` that is
+    cancelled loses nothing.
     """
 
     def __init__(self, store: ManifestStore, name: str, start: Start) -> None:
@@ -63,8 +57,14 @@ class LogCursor:
         self._readers: list[PartitionReader] = []
         self._merged: MergedReader | None = None
         self._has_partitions = False
-        self._flushed_at = 0.0
+        #: Set when something was acknowledged that is not stored.
+        self._dirty = asyncio.Event()
+        #: The task that stores it, and why it ended before the block did.
+        self._task: asyncio.Task[None] | None = None
+        self._failure: BookKeeperError | None = None
         self._is_entered = False
+        self._is_running = False
+        self._wait: asyncio.Timeout | None = None
 
     @property
     def name(self) -> str:
@@ -105,17 +105,35 @@ class LogCursor:
         return self
 
     async def __anext__(self) -> LogMessage:
-        self._check_entered()
-        if asyncio.get_running_loop().time() >= self._flushed_at + _FLUSH_S:
-            await self.flush()
+        if self._task is None:
+            self._check_entered()
+        if self._is_running:
+            raise IllegalOperation("another task waits for the next message")
         while True:
+            if self._failure is not None:
+                raise fresh(self._failure)
             message = self._readers[0].take() if self._merged is None else None
             if message is None:
-                message = await (self._readers[0] if self._merged is None else self._merged).next()
+                message = await self._next()
+                if message is None:
+                    continue
             place = message.id
             state = self._cursors[place.partition].state
             if not state.is_acknowledged(place.ledger_id, place.entry_id, place.batch_index):
                 return message
+
+    async def _next(self) -> LogMessage | None:
+        """The next message that is read; None if the cursor failed meanwhile."""
+        self._is_running = True
+        try:
+            async with asyncio.timeout(None) as self._wait:
+                return await (self._readers[0] if self._merged is None else self._merged).next()
+        except TimeoutError:
+            if self._failure is None:
+                raise
+            return None
+        finally:
+            self._is_running = False
 
     def acknowledge(self, message: LogMessage) -> None:
         """Note that a message was dealt with.
@@ -124,7 +142,8 @@ class LogCursor:
         """
         cursor, place = self._cursor_of(message), message.id
         cursor.state.acknowledge(place.ledger_id, place.entry_id, place.batch_index, message.batch_size)
-        cursor.is_dirty = True
+        if not cursor.is_dirty:
+            self._note(cursor)
 
     def acknowledge_through(self, message: LogMessage) -> None:
         """Note that a message and all before it, in its partition, were dealt with."""
@@ -132,10 +151,16 @@ class LogCursor:
         cursor.state.acknowledge_before(place.ledger_id, place.entry_id)
         for index in range(place.batch_index + 1) if place.batch_index >= 0 else (-1,):
             cursor.state.acknowledge(place.ledger_id, place.entry_id, index, message.batch_size)
+        if not cursor.is_dirty:
+            self._note(cursor)
+
+    def _note(self, cursor: PartitionCursor) -> None:
         cursor.is_dirty = True
+        self._dirty.set()
 
     def _cursor_of(self, message: LogMessage) -> PartitionCursor:
-        self._check_entered()
+        if self._task is None:
+            self._check_entered()
         cursor = self._cursors.get(message.id.partition)
         if cursor is None:
             raise ArgumentError(f"the message {message.id} is of no partition of the log")
@@ -144,10 +169,46 @@ class LogCursor:
     async def flush(self) -> None:
         """Remember for good what is acknowledged. Raises :class:`~bkclient.log.LogDeposed` if the cursor was taken over."""
         self._check_entered()
+        await self._store_all()
+
+    async def _store_all(self) -> None:
+        try:
+            for cursor in self._cursors.values():
+                if cursor.is_dirty:
+                    await cursor.flush()
+        except BaseException:
+            self._dirty.set()
+            raise
+
+    async def _keep_stored(self) -> None:
+        """Store what is acknowledged, soon after it is, and ask now and then who has the cursor, until that fails for good."""
+        failures = 0
+        while self._failure is None:
+            await wait_for_news(self._dirty, _LOOK_S)
+            is_dirty = self._dirty.is_set()
+            if is_dirty:
+                await asyncio.sleep(_BACKOFF.nth(failures))
+                self._dirty.clear()
+            try:
+                await (self._store_all() if is_dirty else self._check_all())
+                failures = 0
+            except BookKeeperError as error:
+                failures += 1
+                if not may_pass(error):
+                    self._fail(error)
+            except Exception as error:  # noqa: BLE001 - a defect: those who read are told
+                failure = UnexpectedCondition(f"the cursor could not be stored: {error!r}")
+                failure.__cause__ = error
+                self._fail(failure)
+
+    async def _check_all(self) -> None:
         for cursor in self._cursors.values():
-            if cursor.is_dirty:
-                await cursor.flush()
-        self._flushed_at = asyncio.get_running_loop().time()
+            await cursor.check()
+
+    def _fail(self, error: BookKeeperError) -> None:
+        self._failure = error
+        if self._is_running and self._wait is not None:
+            self._wait.reschedule(0)  # who waits is told at once
 
     async def backlog_entries(self) -> int:
         """How many entries are not acknowledged, those of the ledger that is being written to included."""
@@ -172,7 +233,7 @@ class LogCursor:
             raise
         if self._has_partitions:
             self._merged = MergedReader(self._readers)
-        self._flushed_at = asyncio.get_running_loop().time()
+        self._task = asyncio.create_task(self._keep_stored(), name=f"cursor {self._name} of log {self._store.name}")
         return self
 
     async def _open(self, cursor: PartitionCursor, store: ManifestStore, partition: int) -> None:
@@ -186,8 +247,12 @@ class LogCursor:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._check_entered()
+        assert self._task is not None, "it was entered"
+        task, self._task = self._task, None
         try:
-            await self.flush()
+            task.cancel()
+            await asyncio.wait([task])
+            await self._store_all()
         except BookKeeperError as failure:
             if error is None:
                 raise
@@ -202,5 +267,5 @@ class LogCursor:
             await reader.leave()
 
     def _check_entered(self) -> None:
-        if not self._cursors:
+        if self._task is None:
             raise IllegalOperation("use a cursor inside its 'async with' block")

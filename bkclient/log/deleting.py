@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from bkclient.errors import IllegalOperation
+from bkclient.log.cursor_admin import mark_removed
 from bkclient.log.errors import NoSuchLog, naming
 from bkclient.log.machine.changes import DeleteLog, ForgetTrimmed
 from bkclient.log.machine.compacting import ForgetDropped
 from bkclient.log.machine.manifest import LogManifest
 from bkclient.log.opening import partition_creation
-from bkclient.log.partition_cursor import cursor_register
 from bkclient.log.store import ManifestStore
 
 __all__ = ["delete_log", "delete_partitions", "delete_trimmed"]
@@ -42,7 +42,7 @@ async def delete_partitions(store: ManifestStore, manifest: LogManifest) -> None
 async def _delete(store: ManifestStore, manifest: LogManifest) -> None:
     await delete_trimmed(store, await store.change(DeleteLog(manifest.log_id)))
     for cursor in manifest.cursors:
-        await cursor_register(store, cursor).delete()
+        await mark_removed(store, cursor)
 
 
 async def delete_trimmed(store: ManifestStore, manifest: LogManifest) -> None:

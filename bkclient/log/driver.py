@@ -13,7 +13,7 @@ import anyio
 from bkclient import LedgerWriter
 from bkclient._backoff import Backoff
 from bkclient._fresh import fresh
-from bkclient.errors import ArgumentError, BookKeeperError, RequestTimeout, UnexpectedCondition
+from bkclient.errors import ArgumentError, BookKeeperError, NoSuchLedger, RequestTimeout, UnexpectedCondition
 from bkclient.log.batches import PendingEntry
 from bkclient.log.errors import naming
 from bkclient.log.format.compression import Compression
@@ -241,7 +241,15 @@ class OwnerDriver:
         return self._stored_ms
 
     async def _recover(self, ledger_id: int) -> LedgerEnd:
-        async with await self.store.client.open_ledger(ledger_id, recover=True) as reader:
+        try:
+            opened = await self.store.client.open_ledger(ledger_id, recover=True)
+        except NoSuchLedger as error:
+            raise NoSuchLedger(
+                "it is the end of the log, and the metadata store does not know it, so it cannot be fenced",
+                ledger_id=ledger_id,
+                advice="Restore its metadata, or give up its messages by Logs.drop_lost_ledger (bk log drop-ledger).",
+            ) from error
+        async with opened as reader:
             last = reader.last_add_confirmed
             if last < 0:
                 return LedgerEnd(ledger_id, -1)
@@ -309,7 +317,7 @@ class OwnerDriver:
         except BookKeeperError:
             return  # the next change finds out
         if value is not None:
-            self.machine.on_seen(value.manifest)
+            self.machine.on_seen(value)
 
     # Telling -----------------------------------------------------------------------------------------------------
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from bkclient.errors import BookKeeperError, IllegalOperation, LedgerFenced, MetadataStoreError
+from bkclient.errors import BookKeeperError, IllegalOperation, LedgerFenced, MetadataStoreError, MetadataVersionConflict
 
-__all__ = ["ConsumerRefused", "LogDeposed", "LogExists", "LogTooLong", "LogTrimmed", "NoSuchLog", "naming"]
+__all__ = ["ConsumerRefused", "LogDeposed", "LogExists", "LogTooLong", "LogTrimmed", "NoSuchLog", "may_pass", "naming"]
 
 
 class LogExists(IllegalOperation):
@@ -50,3 +50,9 @@ def naming(name: str, error: BookKeeperError) -> BookKeeperError:
     if not isinstance(error, LogDeposed | LogExists | LogTooLong | NoSuchLog):
         return error
     return type(error)(f"log {name!r}: {error.message}", ledger_id=error.ledger_id, advice=error.advice)
+
+
+def may_pass(error: BookKeeperError) -> bool:
+    """Whether what failed may succeed later, as it is: bookies or the metadata service were away, or somebody was faster."""
+    is_of_metadata = isinstance(error, MetadataStoreError | MetadataVersionConflict)
+    return error.retriable or (is_of_metadata and not error.is_fatal)

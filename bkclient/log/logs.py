@@ -4,25 +4,24 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 from bkclient import BookKeeper
-from bkclient.errors import ArgumentError, MetadataVersionConflict
+from bkclient.errors import ArgumentError, IllegalOperation, MetadataVersionConflict, NoSuchLedger
 from bkclient.log.checking import LogLedgerReport, check_ledgers
 from bkclient.log.compaction import compact_log
 from bkclient.log.consumer import LogConsumer, check_consumer
-from bkclient.log.cursor import CursorInfo, LogCursor
+from bkclient.log.cursor import LogCursor
+from bkclient.log.cursor_admin import CursorInfo, cursors_of, first_needed, remove_cursor, reset_cursor
 from bkclient.log.deleting import delete_log, delete_partitions, delete_trimmed
 from bkclient.log.format.compression import COMPRESSIONS, Compression, check_available
 from bkclient.log.format.message_id import MessageId
-from bkclient.log.machine.changes import CreateLog, RemoveCursor, TrimLedgers
+from bkclient.log.machine.changes import ChangeSettings, CreateLog, DropLedger, TrimLedgers
 from bkclient.log.machine.codec import decode_manifest
-from bkclient.log.machine.cursor import decode_cursor
-from bkclient.log.machine.manifest import MAX_PARTITIONS, LogManifest
+from bkclient.log.machine.manifest import MAX_PARTITIONS, LogLedger, LogManifest
 from bkclient.log.membership import ConsumerMode
 from bkclient.log.opening import check_partitions_free, parts_of
-from bkclient.log.partition_cursor import backlog_of, cursor_register
-from bkclient.log.partitioning import Start
+from bkclient.log.partitioning import Start, named_starts_of
 from bkclient.log.reader import LogReader
 from bkclient.log.settings import LogSettings, PublishSettings
 from bkclient.log.store import LOGS, ManifestStore
@@ -114,18 +113,63 @@ class Logs:
             async for report in check_ledgers(store, admin, thorough=thorough):
                 yield report
 
+    async def change_settings(self, name: str, **changes: Any) -> LogSettings:
+        """Change settings of a log by name, as in ``retention_s=86_400.0``; all of them as they are then.
+
+        An owner follows them from its next ledger on, and trimming at once. Of a log with partitions those of all of them
+        change; a call that is interrupted may have changed some, and is repeated. Raises :class:`~bkclient.errors.ArgumentError`
+        for what :class:`LogSettings` refuses, and :class:`~bkclient.log.NoSuchLog` if there is no such log.
+        """
+        change = ChangeSettings(tuple(sorted(changes.items())))
+        store = self._store(name)
+        if (await store.manifest()).partition >= 0:
+            raise IllegalOperation(
+                f"log {name!r} is a partition of another", advice="Change settings of the log that has the partitions."
+            )
+        manifest = await store.change(change)
+        for part, _ in await parts_of(store, manifest):
+            await part.change(change)
+        return manifest.settings
+
+    async def drop_lost_ledger(self, name: str, ledger_id: int) -> LogLedger:
+        """Give up a ledger of which the metadata store knows nothing any more, **with all of its messages**; what it was.
+
+        Such a ledger can be neither read nor recovered, so no owner can take the log over and no reader passes it. First try to
+        restore its metadata from a backup of the metadata service. Only then, and once the program that owned the log last has
+        ended for certain: nobody can fence the ledger any more, so that program might still be told that messages are stored
+        in it. If it asks the metadata store it learns that it owns the log no more. Readers and cursors go on with the next
+        ledger and are not told. Of a log with partitions name the partition, ``NAME-partition-N``.
+
+        Raises :class:`~bkclient.errors.IllegalOperation` if the log has no such ledger, or the metadata store knows it.
+        """
+        store = self._store(name)
+        ledger = (await store.manifest()).ledger(ledger_id)
+        if ledger is None:
+            raise IllegalOperation(f"log {name!r} has no ledger {ledger_id}", advice="See Logs.check (bk log check).")
+        try:
+            await self._client.ledger_metadata(ledger_id)
+        except NoSuchLedger:
+            await store.change(DropLedger(ledger_id))
+            return ledger
+        raise IllegalOperation(
+            "the metadata store knows the ledger, so nothing needs to be given up",
+            ledger_id=ledger_id,
+            advice="Repair it by RepairAdmin (bk repair ledger).",
+        )
+
     async def trim(self, name: str, before: MessageId | None = None) -> list[int]:
         """Delete the ledgers that the log's retention does not keep; the ids of those that left the log.
 
-        With ``before`` those that lie before this message, in its partition, instead. Only whole ledgers that have ended and that
-        no cursor needs go, oldest first. May be called at any time, by any program; one that is interrupted is finished by the
-        next one.
+        With ``before`` those that lie before this message, in its partition, instead; ``MessageId.LATEST`` is after all messages
+        of every partition. Only whole ledgers that have ended and that no cursor needs go, oldest first. May be called at any
+        time, by any program; one that is interrupted is finished by the next one.
+
+        Raises :class:`~bkclient.errors.ArgumentError` for an id that does not say which of several partitions it is of.
         """
-        trimmed = []
-        for store, manifest in await self._parts(name):
-            if before is None or before.partition == manifest.partition:
-                trimmed += await self._trim(store, manifest, before)
-        return trimmed
+        parts = await self._parts(name)
+        if before is not None:
+            parts = _parts_before(parts, before)
+        return [ledger_id for part in parts for ledger_id in await self._trim(*part, before)]
 
     async def _trim(self, store: ManifestStore, manifest: LogManifest, before: MessageId | None) -> list[int]:
         now_ms = store.now_ms()
@@ -133,7 +177,7 @@ class Logs:
             if before is None and now_ms is None and manifest.settings.retention_s is not None:
                 raise ArgumentError("retention by time needs a client that was made with a wall_clock")
             through = trim_through(manifest, LAST if now_ms is None else now_ms, before)
-            through = min(through, await self._needed(store, manifest) - 1)
+            through = min(through, await first_needed(store, manifest) - 1)
             try:
                 trimmed = await store.change(TrimLedgers(through, manifest.cursor_changes))
             except MetadataVersionConflict:
@@ -163,14 +207,6 @@ class Logs:
         how = Compression[compression.upper()]
         parts = await self._parts(name)
         return sum([await compact_log(*part, compression=how, max_keys=max_keys) for part in parts])
-
-    async def _needed(self, store: ManifestStore, manifest: LogManifest) -> int:
-        """The first ledger that a cursor needs."""
-        needed = LAST
-        for name in manifest.cursors:
-            value = await cursor_register(store, name).read()
-            needed = min(needed, -1 if value is None else decode_cursor(value.data).ledger_id)
-        return needed
 
     # Cursors -----------------------------------------------------------------------------------------------------
 
@@ -215,21 +251,33 @@ class Logs:
 
     async def cursors(self, name: str) -> list[CursorInfo]:
         """The cursors of a log as they were stored last, in alphabetical order; of one with partitions, each in each of them."""
-        found = []
-        for store, manifest in await self._parts(name):
-            for cursor in manifest.cursors:
-                value = await cursor_register(store, cursor).read()
-                if value is not None:
-                    state = decode_cursor(value.data)
-                    position = MessageId(state.ledger_id, state.entry_id, manifest.partition)
-                    found.append(CursorInfo(cursor, position, state.holes, backlog_of(state, manifest)))
+        found = [info for part in await self._parts(name) for info in await cursors_of(*part)]
         return sorted(found, key=lambda info: (info.name, info.position.partition))
+
+    async def reset_cursor(
+        self, name: str, cursor: str, start: Start | None = None, *, start_ms: int | None = None
+    ) -> None:
+        """Move a cursor that exists to the message ``start``, or to the first one published at ``start_ms`` or later.
+
+        Everything before counts as acknowledged, and nothing from there on. ``start`` is as for :meth:`cursor`; partitions that
+        it does not name stay as they are. A program that has the cursor open, as a group of consumers has, is deposed: it raises
+        :class:`~bkclient.log.LogDeposed`, and a consumer opens it again. Raises :class:`~bkclient.log.LogTrimmed` for a message
+        that was trimmed, and :class:`~bkclient.errors.IllegalOperation` if there is no such cursor.
+        """
+        if (start is None) == (start_ms is None):
+            raise ArgumentError("give either start or start_ms")
+        parts = await self._parts(name)
+        starts: list[MessageId | None] = [MessageId.EARLIEST] * len(parts)
+        if start is not None:
+            starts = named_starts_of(_checked_start(start), len(parts) if parts[0][1].partition >= 0 else 0)
+        for (store, manifest), each in zip(parts, starts, strict=True):
+            if each is not None:
+                await reset_cursor(store, manifest, cursor, each, start_ms)
 
     async def remove_cursor(self, name: str, cursor: str) -> None:
         """Remove a cursor, so that it holds no messages back any more. Succeeds if there is none."""
         for store, _ in await self._parts(name):
-            await store.change(RemoveCursor(cursor))
-            await cursor_register(store, cursor).delete()
+            await remove_cursor(store, cursor)
 
     def writer(self, name: str, *, owner: str = "", settings: PublishSettings | None = None) -> LogWriter:
         """A publisher to the log, which takes it over when its ``async with`` block is entered.
@@ -278,6 +326,21 @@ class Logs:
 
     def _store(self, name: str) -> ManifestStore:
         return ManifestStore(self._client, name, self._rng)
+
+
+def _parts_before(
+    parts: list[tuple[ManifestStore, LogManifest]], before: MessageId
+) -> list[tuple[ManifestStore, LogManifest]]:
+    """The partition that a message is in; all of them for what is before or after all messages."""
+    if before in (MessageId.EARLIEST, MessageId.LATEST):
+        return parts
+    if len(parts) == 1 and before.partition < 0:
+        return parts
+    found = [part for part in parts if part[1].partition == before.partition]
+    if not found:
+        numbers = f"partitions 0 to {len(parts) - 1}" if parts[0][1].partition >= 0 else "no partitions"
+        raise ArgumentError(f"before must name a partition of the log, got {before}", advice=f"The log has {numbers}.")
+    return found
 
 
 def _check_owner(owner: object, what: str = "owner") -> None:

@@ -86,6 +86,18 @@ class PartitionCursor:
                 self.is_dirty = True
                 raise
 
+    async def check(self) -> None:
+        """Ask whether this opening still has the cursor; :class:`~bkclient.log.LogDeposed` if it was taken over."""
+        stored = await self._register.read()
+        if stored is None or decode_cursor(stored.data).holder != self.state.holder:
+            raise self._lost()
+
+    def _lost(self) -> LogDeposed:
+        return LogDeposed(
+            f"the cursor {self._name!r} was taken over, reset or removed",
+            advice="What was not stored is delivered again where the cursor is open now; open it again to take it over.",
+        )
+
     async def backlog_entries(self) -> int:
         """How many entries are not acknowledged, those of the ledger that is being written to included."""
         manifest = await self._store.manifest()
@@ -117,7 +129,7 @@ class PartitionCursor:
             except (MetadataVersionConflict, MetadataOutcomeUnknown):
                 stored = await self._register.read()
                 if stored is None or decode_cursor(stored.data).holder != self.state.holder:
-                    raise LogDeposed(f"the cursor {self._name!r} was taken over or removed") from None
+                    raise self._lost() from None
                 self._version = stored.version
                 if stored.data != data:
                     continue

@@ -16,7 +16,7 @@ from bkclient.log.machine.manifest import LogLedger, LogManifest
 from bkclient.log.store import ManifestStore
 from bkclient.metadata.base import Cancel
 
-__all__ = ["PartitionReader", "start_at"]
+__all__ = ["PartitionReader", "end_of", "find_time", "start_at"]
 
 _LOOK_S: Final = 10.0
 """How often to look for a new ledger although no watch fired, in case one was lost."""
@@ -72,7 +72,7 @@ class PartitionReader:
 
     async def _go_to_start(self, manifest: LogManifest) -> None:
         if self._start_ms is not None:
-            self._ledger_id, self._next_entry_id = await self._find(manifest, self._start_ms)
+            self._ledger_id, self._next_entry_id = await find_time(self._store, manifest, self._start_ms)
             return
         self._ledger_id, self._next_entry_id = await start_at(self._store, manifest, self._start)
         self._skip_ledger_that_is_none(manifest)
@@ -83,21 +83,6 @@ class PartitionReader:
             following = manifest.first_after(self._ledger_id)
             if following is not None:
                 self._ledger_id, self._next_entry_id = following.ledger_id, 0
-
-    async def _find(self, manifest: LogManifest, start_ms: int) -> tuple[int, int]:
-        """The first entry that was published at ``start_ms`` or later."""
-        for ledger in manifest.ledgers:
-            if ledger.end is None or ledger.end.last_ms >= start_ms:
-                async with await self._store.client.open_ledger(ledger.ledger_id) as reader:
-                    low, high = 0, await reader.read_last_add_confirmed() + 1
-                    while low < high:
-                        middle = (low + high) // 2
-                        if publish_time((await reader.read(middle)).payload) < start_ms:
-                            low = middle + 1
-                        else:
-                            high = middle
-                return ledger.ledger_id, low
-        return (manifest.ledgers[-1].ledger_id + 1 if manifest.ledgers else -1), 0
 
     # Messages ----------------------------------------------------------------------------------------------------
 
@@ -209,6 +194,22 @@ async def start_at(store: ManifestStore, manifest: LogManifest, start: MessageId
     if start != MessageId.EARLIEST and start.ledger_id <= manifest.trimmed_through:
         raise LogTrimmed(f"the message {start} was trimmed", ledger_id=start.ledger_id)
     return start.ledger_id, max(start.entry_id, 0)
+
+
+async def find_time(store: ManifestStore, manifest: LogManifest, start_ms: int) -> tuple[int, int]:
+    """The first entry that was published at ``start_ms`` or later."""
+    for ledger in manifest.ledgers:
+        if ledger.end is None or ledger.end.last_ms >= start_ms:
+            async with await store.client.open_ledger(ledger.ledger_id) as reader:
+                low, high = 0, await reader.read_last_add_confirmed() + 1
+                while low < high:
+                    middle = (low + high) // 2
+                    if publish_time((await reader.read(middle)).payload) < start_ms:
+                        low = middle + 1
+                    else:
+                        high = middle
+            return ledger.ledger_id, low
+    return (manifest.ledgers[-1].ledger_id + 1 if manifest.ledgers else -1), 0
 
 
 async def end_of(store: ManifestStore, manifest: LogManifest) -> tuple[int, int]:

@@ -13,7 +13,7 @@ from typing import Final
 from bkclient.errors import ArgumentError
 from bkclient.log.format.message_id import MessageId
 
-__all__ = ["PartitionRouter", "Start", "key_hash", "starts_of"]
+__all__ = ["PartitionRouter", "Start", "key_hash", "named_starts_of", "starts_of"]
 
 Start = MessageId | Iterable[MessageId]
 """Where reading begins: a message, or, with partitions, one for each of some of them."""
@@ -75,16 +75,21 @@ def starts_of(start: Start, partitions: int) -> list[MessageId]:
     ``EARLIEST`` and ``LATEST`` are for all of them. A message is for its partition, and those without one begin at ``EARLIEST``.
     Raises :class:`~bkclient.errors.ArgumentError` for ids that are not of this log's partitions, or two of one.
     """
+    return [MessageId.EARLIEST if each is None else each for each in named_starts_of(start, partitions)]
+
+
+def named_starts_of(start: Start, partitions: int) -> list[MessageId | None]:
+    """The same, and None for partitions without a message."""
     ids = [start] if isinstance(start, MessageId) else list(start)
     if len(ids) == 1 and (ids[0] in (MessageId.EARLIEST, MessageId.LATEST) or not partitions):
-        return ids * max(partitions, 1)
+        return [*ids] * max(partitions, 1)
     if not partitions and ids:
         raise ArgumentError("start must be one message id: the log has no partitions")
-    found = [MessageId.EARLIEST] * max(partitions, 1)
+    found: list[MessageId | None] = [None] * max(partitions, 1)
     for each in ids:
         if not 0 <= each.partition < partitions:
             raise ArgumentError(f"start must name a partition from 0 to {partitions - 1}, got {each}")
-        if found[each.partition] != MessageId.EARLIEST:
+        if found[each.partition] is not None:
             raise ArgumentError(f"start must name each partition once, got {each.partition} twice")
         found[each.partition] = each
     return found

@@ -56,6 +56,7 @@ class LogReader:
         #: What is read in a log without partitions.
         self._single: PartitionReader | None = None
         self._is_entered = False
+        self._is_left = False
         self._is_running = False
 
     @property
@@ -97,6 +98,8 @@ class LogReader:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._is_left = True
+        self._single = None
         await self._leave()
 
     async def _leave(self) -> None:
@@ -111,7 +114,7 @@ class LogReader:
     async def __anext__(self) -> LogMessage:
         if self._single is not None and not self._is_running and (message := self._single.take()) is not None:
             return message
-        if not self._is_entered:
+        if not self._is_entered or self._is_left:
             raise IllegalOperation("use the reader of a log inside its 'async with' block")
         if self._is_running:
             raise IllegalOperation("another task waits for the next message")

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Final
 
 from bkclient.log import consumer, partition_reader
-from bkclient.log.consumer import HeldPartition
 from bkclient.log.format.message import LogMessage
 from bkclient.log.format.message_id import MessageId
+from bkclient.log.held_partition import HeldPartition
 from bkclient.log.machine.cursor import CursorState, decode_cursor, encode_cursor
 from bkclient.log.machine.manifest import LogManifest
 from bkclient.log.membership import GroupMember

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from bkclient.errors import NotEnoughBookies
+from bkclient.log import logs
 from bkclient.log.batches import PendingEntry
+from bkclient.log.cursor_admin import first_needed
 from bkclient.log.driver import OwnerDriver
 from bkclient.log.format.message_id import MessageId
 from bkclient.log.logs import Logs
@@ -198,7 +200,7 @@ def _deleted_first(trim: Function) -> Function:
 
     async def mutated(self: Logs, name: str, before: MessageId | None = None) -> list[int]:
         manifest = await self.info(name)
-        needed = await self._needed(self._store(name), manifest)
+        needed = await first_needed(self._store(name), manifest)
         for ledger in manifest.ledgers:
             if ledger.end is not None and before is not None and ledger.ledger_id < min(before.ledger_id, needed):
                 await self._client.delete_ledger(ledger.ledger_id)
@@ -208,7 +210,7 @@ def _deleted_first(trim: Function) -> Function:
     return mutated
 
 
-async def _nobody_needs(_self: Logs, _store: ManifestStore, _manifest: LogManifest) -> int:
+async def _nobody_needs(_store: ManifestStore, _manifest: LogManifest) -> int:
     return LAST
 
 
@@ -336,7 +338,7 @@ LOG_MUTANTS: Final = (
         summary="a log is trimmed without a look at its cursors",
         clauses=("H11",),
         in_runs=True,
-        replaces=(Replacement(Logs, "_needed", always(_nobody_needs)),),
+        replaces=(Replacement(logs, "first_needed", always(_nobody_needs)),),
     ),
     Mutant(
         name="log-trim-ignores-new-cursors",

@@ -9,7 +9,7 @@ Both may raise, which ends the attempt: :class:`~bkclient.log.errors.LogDeposed`
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from bkclient.errors import IllegalOperation, MetadataVersionConflict, UnexpectedCondition
 from bkclient.log.errors import LogDeposed, LogExists, NoSuchLog
@@ -19,9 +19,11 @@ from bkclient.log.settings import LogSettings
 __all__ = [
     "AddCursor",
     "AppendLedger",
+    "ChangeSettings",
     "ClaimLog",
     "CreateLog",
     "DeleteLog",
+    "DropLedger",
     "EndLedgers",
     "ForgetTrimmed",
     "ManifestChange",
@@ -289,6 +291,48 @@ class RemoveCursor:
     def applied(self, manifest: LogManifest) -> LogManifest:
         """Without the cursor."""
         return replace(manifest, cursors=tuple(name for name in manifest.cursors if name != self.name))
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeSettings:
+    """Change some settings of a log, by name; the others stay what they are."""
+
+    changes: tuple[tuple[str, Any], ...]
+
+    def is_made(self, manifest: LogManifest) -> bool:
+        """Whether the log has them; raises :class:`~bkclient.errors.ArgumentError` for what settings cannot be."""
+        _check_exists(manifest)
+        return manifest.settings == self._wanted(manifest)
+
+    def applied(self, manifest: LogManifest) -> LogManifest:
+        """With them."""
+        return replace(manifest, settings=self._wanted(manifest))
+
+    def _wanted(self, manifest: LogManifest) -> LogSettings:
+        return LogSettings.of(manifest.settings.as_dict() | dict(self.changes))
+
+
+@dataclass(frozen=True, slots=True)
+class DropLedger:
+    """Take a ledger whose metadata are gone out of the log, with all of its messages.
+
+    One that may be written to cannot be fenced any more, so its owner loses the log: it can neither list another ledger nor note
+    an end.
+    """
+
+    ledger_id: int
+
+    def is_made(self, manifest: LogManifest) -> bool:
+        """Whether the log does not have it."""
+        _check_exists(manifest)
+        return not manifest.has(self.ledger_id)
+
+    def applied(self, manifest: LogManifest) -> LogManifest:
+        """Without it."""
+        kept = tuple(ledger for ledger in manifest.ledgers if ledger.ledger_id != self.ledger_id)
+        if self.ledger_id in manifest.open_ledgers:
+            return replace(manifest, ledgers=kept, owner="", claim_id="")
+        return replace(manifest, ledgers=kept)
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,16 @@ class CursorState:
     #: By ledger and entry, the number of messages of an entry, and a bit for each that is acknowledged.
     partial: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
 
+    @classmethod
+    def removed(cls) -> CursorState:
+        """What is stored in the place of a cursor that was removed, so that its versions do not begin anew."""
+        return cls("", "", -1, 0)
+
+    @property
+    def is_removed(self) -> bool:
+        """Whether there is no such cursor any more."""
+        return not self.holder
+
     @property
     def holes(self) -> int:
         """How many ranges and bitmaps there are."""

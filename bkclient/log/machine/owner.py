@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from bkclient.errors import BookKeeperError, ClientClosed, LedgerTruncated, NoSuchLedger
 from bkclient.log.errors import LogDeposed, NoSuchLog
 from bkclient.log.machine.changes import AppendLedger, ClaimLog, EndLedgers, ReleaseLog
-from bkclient.log.machine.manifest import LedgerEnd, LogManifest
+from bkclient.log.machine.manifest import LedgerEnd
 from bkclient.log.machine.owner_state import ENDED, OWNER_NEXT, OwnerState
 from bkclient.log.machine.update import ManifestUpdate, ReadManifest, VersionedManifest, WriteManifest
 from bkclient.log.settings import LogSettings
@@ -260,14 +260,21 @@ class LogOwner(Value):
         self._move(OwnerState.RECOVERING)
         self.to_recover = [self.ledger_id]
 
-    def on_seen(self, manifest: LogManifest) -> None:
-        """A watch shows the manifest: another owner there ends this one before it meets a conflict."""
+    def on_seen(self, value: VersionedManifest) -> None:
+        """A watch shows the manifest: another owner there ends this one before it meets a conflict, and settings may be new."""
+        manifest = value.manifest
         if self.state in (*ENDED, OwnerState.NEW) or self.update is not None:
             return  # a change that is under way finds out, and with it what became of a new ledger
         if manifest.is_deleted:
             self.fail(NoSuchLog("the log was deleted"))
         elif manifest.epoch > self.epoch:
             self.fail(LogDeposed(f"the log was taken over by {manifest.owner!r}, in epoch {manifest.epoch}"))
+        elif manifest.epoch == self.epoch and manifest.claim_id != self.claim_id:
+            self.fail(
+                LogDeposed("the log was taken from its owner: its last ledger was given up, or it was created anew")
+            )
+        elif self.known is not None and value.version > self.known.version:
+            self.known = value
 
     def fail(self, error: BookKeeperError) -> None:
         """Give up: the action cannot be carried out, or not within the time that is allowed. Idempotent."""

@@ -13,7 +13,7 @@ from tests.bkclient.virtual_cluster import VirtualCluster, run_in_cluster
 
 MESSAGES = 3_000
 #: What is done once for a batch of 1,000 messages is 0.1 to 0.2 calls for each of them.
-BUDGETS = {"publish": 2.3, "publish with keys": 3.3, "read": 2.3, "cursor": 11.4}
+BUDGETS = {"publish": 2.3, "publish with keys": 3.3, "read": 2.3, "cursor": 9.4}
 #: A change that saves more than this has to say so.
 SLACK = 0.3
 

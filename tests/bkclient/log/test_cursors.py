@@ -226,7 +226,7 @@ def plant_blind(patch: pytest.MonkeyPatch) -> None:
     async def nothing(*_: object) -> int:
         return 2**63 - 1
 
-    patch.setattr(Logs, "_needed", nothing)
+    patch.setattr("bkclient.log.logs.first_needed", nothing)
 
 
 def plant_unannounced(patch: pytest.MonkeyPatch) -> None:

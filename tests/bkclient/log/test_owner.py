@@ -306,9 +306,9 @@ def test_an_owner_finds_by_its_next_change_that_it_was_deposed() -> None:
 
 def test_a_watch_may_show_it_earlier() -> None:
     owner = opened()
-    owner.on_seen(LogManifest("log", epoch=1, owner="a", claim_id="claim_id"))
+    owner.on_seen(VersionedManifest(LogManifest("log", epoch=1, owner="a", claim_id="claim_id"), 9))
     assert state(owner) is OwnerState.OPEN
-    owner.on_seen(LogManifest("log", epoch=2, owner="b", claim_id="other"))
+    owner.on_seen(VersionedManifest(LogManifest("log", epoch=2, owner="b", claim_id="other"), 9))
     assert isinstance(owner.failure, LogDeposed)
     owner.on_stored(0)
     assert owner.take_confirmed() == []
@@ -318,7 +318,7 @@ def test_a_change_under_way_is_not_ended_by_a_watch_which_cannot_tell_what_becam
     owner = claimed()
     owner.publish(10)
     owner.on_made(7)
-    owner.on_seen(LogManifest("log", epoch=2, owner="b", claim_id="other"))
+    owner.on_seen(VersionedManifest(LogManifest("log", epoch=2, owner="b", claim_id="other"), 9))
     assert state(owner) is OwnerState.LISTING
 
 

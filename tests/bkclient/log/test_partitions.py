@@ -23,6 +23,7 @@ from bkclient.log import (
 )
 from bkclient.log.machine.changes import ClaimLog
 from bkclient.log.machine.codec import decode_manifest, encode_manifest
+from bkclient.log.machine.cursor import decode_cursor
 from bkclient.log.machine.manifest import LogManifest
 from bkclient.log.partitioning import PartitionRouter, key_hash, starts_of
 from simbookie.world.faults import Delay
@@ -360,7 +361,9 @@ def test_a_log_with_partitions_is_deleted_with_them_and_may_be_made_again() -> N
                 await logs.delete("many")
         async with cluster.client("other") as other:
             assert [ledger_id async for ledger_id in other.list_ledgers()] == []
-            assert await other.node_tree().children("cursors/many-partition-0") == []
+            node = await other.node_tree().get("cursors/many-partition-0/c")
+            assert node is not None
+            assert decode_cursor(node.data).is_removed
 
     run(story)
 
