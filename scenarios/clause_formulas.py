@@ -132,6 +132,7 @@ FORMULAS: Final[Mapping[str, str]] = MappingProxyType(
             "of j, g, n with i < j => (f, m) <= (g, n)"
         ),
         "H4": "LOG_READ(i), then LOG_READ(j), of one handle => i < j",
+        "H21": "LOG_READ(i, publish_ms = t), and LOG_READ(j, publish_ms = u) with i <= j => t <= u",
         "H5": "LOG_LEDGER of l, ADD_SEND(not recovery)@s to l => LOG_APPEND of l before s",
         "H6": "META_CAS(cause = delete, outcome = ok)@s of l => l not in list@s",
         "H7": "LOG_PUB(epoch = f, message = m)@s after a LOG_APPEND(epoch = g) with g > f => no LOG_ACK(epoch = f, message = m)",

@@ -364,6 +364,13 @@ TABLE: Final[tuple[tuple[str, str, Mapping[str, str]], ...]] = (
         },
     ),
     (
+        "LogTimesGrow",
+        "The publish times of a log never go back, whoever publishes.",
+        {
+            "H21": "no message has an earlier publish time than one before it, whoever published them",
+        },
+    ),
+    (
         "LogListed",
         "Every ledger of a log with entries is in the log's list, until it is trimmed.",
         {

@@ -209,7 +209,7 @@ class _RecordedMessages(_RecordedBlock):
     async def __anext__(self) -> LogMessage:
         message = await anext(self.inner)
         found, content = message.id, fingerprint(message.payload)
-        where = {"entry": found.entry_id, "batch": found.batch_index}
+        where = {"entry": found.entry_id, "batch": found.batch_index, "publish_ms": message.publish_ms}
         self._record(Kind.LOG_READ, found.ledger_id, **self._reader, content=content, **where)
         return message
 
@@ -265,7 +265,7 @@ class RecordedLogConsumer(_RecordedBlock):
             start: dict[str, Any] = {"log": log, "handle": handle, "cursor": self.inner.group, "cause": "other"}
             self._client.log.record(Kind.LOG_READ_START, **start)
         self._readers[place.partition] = handle, place
-        where: dict[str, Any] = {"entry": place.entry_id, "batch": place.batch_index}
+        where: dict[str, Any] = {"entry": place.entry_id, "batch": place.batch_index, "publish_ms": message.publish_ms}
         got: dict[str, Any] = {"log": log, "handle": handle, "content": fingerprint(message.payload), **where}
         self._client.log.record(Kind.LOG_READ, place.ledger_id, **got)
         return message

@@ -79,7 +79,7 @@ class ClientProcess(HostedProcess):
             ClientLog(stage.recorder, host.name, host.incarnation),
             stage.conditions.client,
             rng=stage.world.rng(f"client {host.name}"),
-            wall_clock=stage.world.loop.time,
+            wall_clock=host.wall_clock,
         ) as client:
             await program(client)
 

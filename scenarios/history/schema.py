@@ -149,6 +149,7 @@ FIELDS: Final[Mapping[str, FieldType]] = MappingProxyType(
         "through": FieldType.LONG,
         "member": FieldType.LONG,
         "mode": FieldType.STRING,
+        "publish_ms": FieldType.LONG,
     }
 )
 
@@ -237,7 +238,8 @@ KINDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         Kind.LOG_LOST: ("log", "epoch", "code"),
         # cause: earliest, compacted, or other; cursor is empty for a reader that is no cursor.
         Kind.LOG_READ_START: ("log", "handle", "cursor", "cause"),
-        Kind.LOG_READ: ("log", "handle", "content", "entry", "batch"),
+        # publish_ms is the publish time of the message, in milliseconds since 1970.
+        Kind.LOG_READ: ("log", "handle", "content", "entry", "batch", "publish_ms"),
         Kind.LOG_READ_END: ("log", "handle"),
     }
 )

@@ -269,6 +269,13 @@ LOG_MUTANTS: Final = (
         replaces=(Replacement(LogOwner, "_settle", _sent_again_backwards),),
     ),
     Mutant(
+        name="log-owner-trusts-its-clock",
+        summary="an owner publishes at the time that its own clock shows, though the log has later ones",
+        clauses=("H21",),
+        in_runs=True,
+        replaces=(Replacement(OwnerDriver, "_now_ms", always(lambda self: self.store.now_ms())),),
+    ),
+    Mutant(
         name="log-acknowledges-what-was-cut-off",
         summary="after a ledger ended, everything that was sent to it is acknowledged",
         clauses=("H1", "H8"),

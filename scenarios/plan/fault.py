@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final, Self
 
 from scenarios.plan.words import check_name
 
-__all__ = ["ANY", "Fault", "MetadataWay", "MetadataWhat", "Traffic", "Way"]
+__all__ = ["ANY", "Budget", "Fault", "MetadataWay", "MetadataWhat", "OfHost", "Traffic", "Way"]
 
 #: In place of a client or of bookies: all of them.
 ANY: Final = "any"
@@ -71,6 +71,17 @@ class MetadataWhat(Enum):
     ANY = auto()
 
 
+class Budget(Enum):
+    """What a fault takes of what a ledger has too much of; a plan in which everything has to end keeps within that."""
+
+    #: Nothing: when it has ended, all is as before.
+    NOTHING = auto()
+    #: Copies on one bookie. Entries survive that on fewer bookies than their ack quorum.
+    COPIES = auto()
+    #: A bookie, with everything on it. Entries survive that of fewer than an ack quorum; ensembles need a spare one.
+    BOOKIE = auto()
+
+
 @dataclass(frozen=True, slots=True)
 class Fault:
     """Something that a step does."""
@@ -78,6 +89,7 @@ class Fault:
     verb: ClassVar[str]
     #: Whether it goes on until it is ended.
     is_lasting: ClassVar[bool] = False
+    budget: ClassVar[Budget] = Budget.NOTHING
 
     def __post_init__(self) -> None:
         for name in self.hosts:
@@ -98,3 +110,15 @@ class Fault:
             elif value is not None:
                 changed[name] = place(value)
         return replace(self, **changed)
+
+
+@dataclass(frozen=True, slots=True)
+class OfHost(Fault):
+    """Something on one host."""
+
+    host: str
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """That host."""
+        return (self.host,)

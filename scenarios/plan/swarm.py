@@ -5,8 +5,9 @@ draws a subset of kinds, how often each comes, the cluster, and what clients do.
 be printed, changed, kept and played again without this module.
 
 * *Safety* draws from everything that may happen to a cluster, replaced disks that never come back included. Nothing has to end.
-* *Liveness* keeps to what a ledger survives: every fault ends, and less than an ack quorum of copies is damaged. Then every
-  program has to end, within a patience that follows from the timeouts drawn.
+* *Liveness* keeps to what a ledger survives: what faults take of copies and of bookies (:class:`~scenarios.plan.fault.Budget`) is
+  less than an ack quorum, and all else ends. Then every program has to end, within a patience that follows from the timeouts
+  drawn.
 
 Neither draws what no replication survives: a bookie that denies what it had confirmed.
 """
@@ -24,7 +25,7 @@ from scenarios.history import Kind
 from scenarios.plan import faults
 from scenarios.plan import operations as ops
 from scenarios.plan.cluster import Cluster
-from scenarios.plan.fault import ANY
+from scenarios.plan.fault import ANY, Budget
 from scenarios.plan.model import Expectation, Expected, Plan, Program, Step
 from scenarios.plan.triggers import At, Condition, Trigger, When
 from scenarios.plan.words import Sizes
@@ -66,7 +67,7 @@ class _Swarm:
     others: list[str] = field(default_factory=list)
     ledgers: list[str] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
-    #: Bookies whose copies may be damaged, fewer than an ack quorum of any ledger.
+    #: Bookies whose copies may be damaged or lost, fewer than an ack quorum of any ledger.
     damaged: list[str] = field(default_factory=list)
 
     def plan(self) -> Plan:
@@ -75,11 +76,10 @@ class _Swarm:
         bookies = self.cluster.bookie_names
         self.damaged = rng.sample(bookies, self.cluster.sizes.ack_quorum - 1)
         programs = self._programs()
-        kinds = [kind for kind in _KINDS if self.mode == SAFETY or kind not in _FOR_SAFETY]
-        for kind in rng.sample(kinds, rng.randint(1, 5)):
+        for kind in rng.sample(list(_KINDS), rng.randint(1, 5)):
             for _ in range(rng.randint(1, 3)):
                 fault = _KINDS[kind](self)
-                if fault is not None:
+                if fault is not None and self._can_afford(fault):
                     self._happens(fault)
         timeouts = self.cluster.client.timeouts
         return Plan(
@@ -235,6 +235,17 @@ class _Swarm:
 
     # Steps -------------------------------------------------------------------------------------------------------
 
+    def _can_afford(self, fault: faults.Fault) -> bool:
+        """Whether ledgers survive it together with all that was drawn before; for safety they need not survive a bookie's end."""
+        if fault.budget is Budget.NOTHING:
+            return True
+        if fault.budget is Budget.BOOKIE:
+            if self.mode == SAFETY:
+                return True
+            spare = self.cluster.bookies - self.cluster.sizes.ensemble
+            return len(self.damaged) <= spare and fault.hosts[0] in self.damaged
+        return fault.hosts[0] in self.damaged
+
     def _happens(self, fault: faults.Fault) -> None:
         """Let it happen at some moment; what lasts may end at another."""
         rng = self.rng
@@ -335,6 +346,14 @@ def _alter(swarm: _Swarm) -> faults.Fault | None:
     return faults.Alter(rng.choice(swarm.damaged), rng.choice(swarm.ledgers), byte=rng.randrange(64))
 
 
+def _clock(swarm: _Swarm) -> faults.Fault:
+    rng = swarm.rng
+    host = rng.choice([*swarm.clients, *swarm.cluster.bookie_names])
+    if rng.random() < 0.5:
+        return faults.ClockJump(host, rng.choice((0.5, 60.0, 86_400.0)), back=rng.random() < 0.5)
+    return faults.ClockDrift(host, rng.choice((0.0, 0.5, 1.01, 100.0)))
+
+
 #: Swarms have no logs.
 _CALLS_ABOUT_LEDGERS: Final = [
     what for what in faults.MetadataWhat if what not in {faults.MetadataWhat.NODE, faults.MetadataWhat.NODE_READ}
@@ -425,10 +444,9 @@ _KINDS: Final[dict[str, Callable[[_Swarm], faults.Fault | None]]] = {
     "session": lambda swarm: faults.LoseSession(
         swarm.rng.choice([*swarm.clients, *swarm.cluster.bookie_names]), swarm.rng.choice((0.1, 3.0))
     ),
-    "wipe": lambda swarm: faults.Wipe(swarm.bookie()),
+    "wipe": lambda swarm: faults.Wipe(swarm.rng.choice(swarm.damaged or swarm.cluster.bookie_names)),
+    "clock": _clock,
     "takeover": _takeover,
     "late change": _late_change,
     "half-written": _half_written,
 }
-#: Kinds after which a ledger may never be recovered.
-_FOR_SAFETY: Final = frozenset({"wipe"})

@@ -32,9 +32,10 @@ from scenarios.plan import operations as ops
 from scenarios.plan.faults import DelayMessages, Drop, DuplicateMessages, Hold, MetadataCalls, Omit
 from scenarios.plan.model import Expected, Plan, Program, Step
 from scenarios.plan.triggers import At, Trigger, When
-from scenarios.playing.acts import Acts, ClientLife, WorldActs
+from scenarios.playing.acts import Acts, ClientLife
 from scenarios.playing.ledgers import PlayedLedgers
 from scenarios.playing.programs import PlayedProgram
+from scenarios.playing.world_acts import WorldActs
 from scenarios.recording import Recorder
 from scenarios.recording_client import RecordedClient
 from scenarios.stage import Stage

@@ -25,6 +25,7 @@ INSIDE_BOOKIES: Final = frozenset(
 _BY_CHANCE: Final = "chance neither loses nor doubles frames of a stream"
 _FROM_OUTSIDE: Final = "what a bookie process keeps is not altered from outside"
 _CALLS: Final = "single calls of a session with ZooKeeper cannot be picked"
+_CLOCK: Final = "processes share the clock of their machine"
 _CANNOT: Final[dict[type[faults.Fault], str]] = {
     faults.Alter: _FROM_OUTSIDE,
     faults.Lose: _FROM_OUTSIDE,
@@ -35,6 +36,8 @@ _CANNOT: Final[dict[type[faults.Fault], str]] = {
     faults.Omit: _CALLS,
     faults.Wipe: "a bookie process refuses a disk without its cookie",
     faults.MetadataCalls: _CALLS,
+    faults.ClockJump: _CLOCK,
+    faults.ClockDrift: _CLOCK,
 }
 
 

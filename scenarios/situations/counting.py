@@ -8,13 +8,20 @@ from types import MappingProxyType
 from typing import Final
 
 from scenarios.history import Event
-from scenarios.situations import at_bookies, at_metadata, reading, recovering, writing
+from scenarios.situations import at_bookies, at_metadata, clocks, reading, recovering, writing
 from scenarios.situations.base import Occasion, Situation
 from scenarios.situations.facts import RunSoFar
 
 __all__ = ["SITUATIONS", "Situations"]
 
-_FAMILIES: Final = (writing.FAMILY, recovering.FAMILY, reading.FAMILY, at_bookies.FAMILY, at_metadata.FAMILY)
+_FAMILIES: Final = (
+    writing.FAMILY,
+    recovering.FAMILY,
+    reading.FAMILY,
+    at_bookies.FAMILY,
+    at_metadata.FAMILY,
+    clocks.FAMILY,
+)
 
 SITUATIONS: Final[Mapping[str, str]] = MappingProxyType(
     {situation.name: situation.meaning for family in _FAMILIES for situation in family}

@@ -141,6 +141,8 @@ class RunSoFar:
         self.woken: set[str] = set()
         #: Causes and hosts of the faults in force, by their identifiers.
         self.in_force: dict[str, tuple[str, str]] = {}
+        #: By client and handle, ledger and publish time of the message of a log that a reader got last.
+        self.log_times: dict[tuple[str, int], tuple[int, int | None]] = {}
         self._takers: Final[Mapping[str, Callable[[Event, LedgerSoFar], None]]] = {
             Kind.META_CAS: self._cas,
             Kind.APP_ADD: self._add,
@@ -172,6 +174,7 @@ class RunSoFar:
             Kind.CLIENT_PAUSE: lambda event, _: self.paused.add(event.actor),
             Kind.CLIENT_RESUME: self._resumed,
             Kind.FAULT: self._fault,
+            Kind.LOG_READ: self._read_log,
         }
 
     def ledger(self, ledger_id: int) -> LedgerSoFar:
@@ -318,6 +321,9 @@ class RunSoFar:
         if is_durable or event.actor not in ledger.fenced:
             life = ledger.fenced.get(event.actor, (False, self.restarts[event.actor]))[1]
             ledger.fenced[event.actor] = is_durable, life
+
+    def _read_log(self, event: Event, _: LedgerSoFar) -> None:
+        self.log_times[event.actor, event.fields["handle"]] = event.ledger, event.fields["publish_ms"]
 
     # Hosts and faults --------------------------------------------------------------------------------------------
 

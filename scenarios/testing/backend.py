@@ -20,15 +20,12 @@ from simbookie.world.process import current_process
 if TYPE_CHECKING:
     from scenarios.stage import Stage
 
-__all__ = ["EPOCH_S", "TEST_HOST", "URI", "SimulatedBackend"]
+__all__ = ["TEST_HOST", "URI", "SimulatedBackend"]
 
 URI: Final = "sim://cluster/ledgers"
 
 #: The host that the body of the test runs on.
 TEST_HOST: Final = "test"
-
-#: What wall clocks of a simulated world start from, in seconds since 1970.
-EPOCH_S: Final = 1_700_000_000.0
 
 _backends: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, SimulatedBackend]] = WeakKeyDictionary()
 
@@ -43,8 +40,9 @@ class SimulatedBackend:
         _backends[stage.world.loop] = self
 
     def wall_clock(self) -> float:
-        """The time of day in the world, in seconds since 1970."""
-        return EPOCH_S + self._world.loop.time()
+        """The time of day on the host whose code calls this, in seconds since 1970; outside of hosts, the right one."""
+        process = current_process.get()
+        return self._world.wall_clock("" if process is None else process.host_name)()
 
     def _host(self) -> Host:
         """Where the calling code runs."""

@@ -22,8 +22,8 @@ from scenarios.model import TransportKind, Violation
 from scenarios.plan import faults
 from scenarios.plan.model import Step
 from scenarios.plan.triggers import At
-from scenarios.playing.acts import WorldActs
 from scenarios.playing.ledgers import PlayedLedgers
+from scenarios.playing.world_acts import WorldActs
 from scenarios.recording import Recorder
 from scenarios.stage import Stage
 from scenarios.testing.backend import TEST_HOST, URI, SimulatedBackend

@@ -67,9 +67,9 @@ class BookieHost(Host):
         if storage is None:
             storage = MemoryStorage(disk=RecordLog())
         self.bookie = (
-            Bookie(name, storage, config, observer)
+            Bookie(name, storage, config, observer, wall_clock=self.wall_clock)
             if requests is None
-            else ObservedBookie(name, storage, config, observer, requests=requests)
+            else ObservedBookie(name, storage, config, observer, wall_clock=self.wall_clock, requests=requests)
         )
         self.store: SimulatedMetadataStore | None = None
         #: What serves it over streams, if anything does, in its present life.

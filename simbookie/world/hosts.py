@@ -27,6 +27,7 @@ from typing import Any, Self, TypeVar, TypeVarTuple, Unpack
 
 from simbookie.storage.base import CrashMode
 from simbookie.storage.steps import CrashPoint
+from simbookie.world.clocks import WallClock
 from simbookie.world.errors import UnhandledErrors, WorldClosed, WorldError
 from simbookie.world.links import NetworkConfig, TcpConfig
 from simbookie.world.loop import LoopLimits, VirtualTimeLoop
@@ -66,6 +67,7 @@ class World:
         self.tcp = self.loop.tcp = Tcp(self.network, self.hosts, seed, tcp)
         #: How often each stream of chance was asked for.
         self._streams: dict[str, int] = {}
+        self._wall_clocks: dict[str, WallClock] = {}
         self._context = Context()
         self._tasks: dict[asyncio.Task[Any], Process] = {}
         self._ends: dict[Process, asyncio.Future[None]] = {}
@@ -97,6 +99,13 @@ class World:
         if self._is_closing:
             raise WorldClosed("the run is over")
         return round(self.loop.time() * 1e6)
+
+    def wall_clock(self, host_name: str) -> WallClock:
+        """The time of day on a host, which may come later."""
+        clock = self._wall_clocks.get(host_name)
+        if clock is None:
+            clock = self._wall_clocks[host_name] = WallClock(self.loop.time)
+        return clock
 
     # ----------------------------------------------------------------------------------------------------------- run
 
@@ -199,6 +208,8 @@ class Host:
             raise WorldError(f"there is a host {name!r} already")
         self.world = world
         self.name = name
+        #: The machine's time of day, whatever process lives on it.
+        self.wall_clock = world.wall_clock(name)
         self.process = Process(name)
         self._crash_listeners: dict[Callable[[], None], None] = {}
         world.hosts[name] = self

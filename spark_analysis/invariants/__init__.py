@@ -36,6 +36,7 @@ from spark_analysis.invariants.log_listed import LOG_LISTED
 from spark_analysis.invariants.log_one_consumer import LOG_ONE_CONSUMER
 from spark_analysis.invariants.log_one_open import LOG_ONE_OPEN
 from spark_analysis.invariants.log_one_owner import LOG_ONE_OWNER
+from spark_analysis.invariants.log_times_grow import LOG_TIMES_GROW
 from spark_analysis.invariants.log_trim_keeps import LOG_TRIM_KEEPS
 from spark_analysis.invariants.metadata_before_use import METADATA_BEFORE_USE
 from spark_analysis.invariants.negative_coverage import NEGATIVE_COVERAGE
@@ -87,6 +88,7 @@ _ALL: Final[tuple[Invariant, ...]] = (
     LOG_ONE_CONSUMER,
     LOG_ONE_OPEN,
     LOG_ONE_OWNER,
+    LOG_TIMES_GROW,
     LOG_TRIM_KEEPS,
     LOG_CURSORS_KEEP,
     LOG_COMPACTION_KEEPS,

@@ -97,6 +97,7 @@ BY_NAME: dict[str, st.SearchStrategy[Any]] = {
     "copies": st.integers(1, 100),
     "byte": st.integers(0, 900),
     "outage_s": some_time,
+    "rate": st.floats(0.0, 1e6, allow_nan=False),
     "unconfirmed": st.just(False),
     "slow_probability": chances,
     "loss_probability": chances,

@@ -56,6 +56,7 @@ WHERE = {
     "log-rolls-without-closing": ("log-tail-across-takeover", {"H9": 12, "H10": 12}),
     "log-sends-again-what-was-stored": ("log-stranger-recovers-end", {"H2": 12, "H3": 12}),
     "log-sends-again-backwards": ("log-bookies-too-few", {"H3": 12}),
+    "log-owner-trusts-its-clock": ("log-clocks-drift", {"H21": 12}),
     "log-acknowledges-what-was-cut-off": ("log-bookies-too-few", {"H1": 12, "H8": 12}),
     "log-loses-its-queue-when-it-rolls": ("log-cursor-comes-during-trim", {"L2": 12}),
     "log-deletes-what-may-be-listed": ("log-list-answer-lost", {"H6": 12}),

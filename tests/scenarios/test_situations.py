@@ -35,6 +35,10 @@ def met(tell: Telling) -> dict[str, int]:
     return {name: count for name, count in situations.met.items() if count}
 
 
+def got(story: Story, ledger: int, time: int, *, handle: int = 1) -> int:
+    return story.event(Kind.LOG_READ, "reader", ledger=ledger, log="l", handle=handle, publish_ms=time)
+
+
 def change_and_read(story: Story, *, opened_first: bool) -> None:
     if opened_first:
         story.opened("reader", recovery=False, handle=1)
@@ -448,6 +452,15 @@ CASES: dict[str, tuple[Telling, Telling | None]] = {
     "partition-in-recovery": (
         lambda s: (s.mark(), fault(s, "partition")),
         lambda s: (fault(s, "partition"), s.mark(), fault(s, "partition", phase="end")),
+    ),
+    # Clocks
+    "clock-jumped-in-add": (
+        lambda s: (s.add(2), fault(s, "clock-jump", target="writer")),
+        lambda s: (s.add(2), fault(s, "clock-jump", target="b0")),
+    ),
+    "log-clock-fell-behind": (
+        lambda s: (got(s, 7, 5000), got(s, 8, 5000)),
+        lambda s: (got(s, 7, 5000), got(s, 7, 5000), got(s, 8, 5001), got(s, 9, 5001, handle=2)),
     ),
 }
 

@@ -9,7 +9,7 @@ import pytest
 import scenarios.runner
 from scenarios.model import TransportKind
 from scenarios.plan import parse_plan, print_plan
-from scenarios.plan.faults import FAULTS, Wipe
+from scenarios.plan.faults import FAULTS, Budget, Wipe
 from scenarios.plan.log_operations import LOG_OPERATIONS
 from scenarios.plan.model import Expected
 from scenarios.plan.named import DRAWN, plan_named
@@ -43,13 +43,25 @@ def test_swarms_draw_every_fault_and_operation_but_a_few() -> None:
     assert min(map(len, kinds)) <= 1
 
 
+def test_what_takes_copies_or_bookies_says_so() -> None:
+    assert {verb: fault.budget for verb, fault in FAULTS.items() if fault.budget is not Budget.NOTHING} == {
+        "alter": Budget.COPIES,
+        "lose": Budget.COPIES,
+        "wipe": Budget.BOOKIE,
+    }
+    assert any(isinstance(step.fault, Wipe) for seed in range(200) for step in draw_swarm(seed, LIVENESS).steps)
+
+
 def test_what_has_to_end_is_within_what_a_ledger_survives() -> None:
     for seed in range(200):
         live, anything = draw_swarm(seed, LIVENESS), draw_swarm(seed, SAFETY)
         assert live.expect.verdict is Expected.SAFE
-        assert not any(isinstance(step.fault, Wipe) for step in live.steps)
-        altered = {step.fault.host for step in live.steps if step.fault.verb == "alter"}  # type: ignore[attr-defined]
-        assert len(altered) < live.cluster.sizes.ack_quorum
+        taken = {
+            budget: {step.fault.hosts[0] for step in live.steps if step.fault.budget is budget}
+            for budget in (Budget.COPIES, Budget.BOOKIE)
+        }
+        assert len(taken[Budget.COPIES] | taken[Budget.BOOKIE]) < live.cluster.sizes.ack_quorum
+        assert len(taken[Budget.BOOKIE]) <= live.cluster.bookies - live.cluster.sizes.ensemble
         assert anything.expect.verdict is Expected.ANYTHING
         timeouts = live.cluster.client.timeouts
         assert live.patience_s > 10 * max(timeouts.add_s, timeouts.read_s)

@@ -70,8 +70,18 @@ def starts(story: Story, cause: str = "earliest", *, handle: int = 1, cursor: st
     log(story, Kind.LOG_READ_START, "reader", handle=handle, cursor=cursor, cause=cause)
 
 
-def gets(story: Story, content: int, entry: int, ledger: int = 7, *, handle: int = 1, batch: int = -1) -> None:
-    log(story, Kind.LOG_READ, "reader", ledger=ledger, handle=handle, content=content, entry=entry, batch=batch)
+def gets(
+    story: Story,
+    content: int,
+    entry: int,
+    ledger: int = 7,
+    *,
+    handle: int = 1,
+    batch: int = -1,
+    time: int | None = None,
+) -> None:
+    where = {"entry": entry, "batch": batch, "publish_ms": time}
+    log(story, Kind.LOG_READ, "reader", ledger=ledger, handle=handle, content=content, **where)
 
 
 def ends(story: Story) -> None:
@@ -218,6 +228,51 @@ def a_content_is_published_twice(story: Story) -> None:
     starts(story)
     gets(story, 100, 0)
     gets(story, 100, 1)
+
+
+# LogTimesGrow --------------------------------------------------------------------------------------------------------
+
+
+@plant("LogTimesGrow", "7:1:-1 at 4999 ms", entries=0)
+def a_message_has_an_earlier_publish_time_than_the_one_before(story: Story) -> None:
+    with_three(story)
+    starts(story)
+    for number, time in enumerate((5000, 4999, 6000)):
+        gets(story, 100 + number, number, time=time)
+
+
+@plant("LogTimesGrow", "6:1:-1 was published at 9000 ms", entries=0)
+def a_successor_publishes_by_a_clock_that_is_behind(story: Story) -> None:
+    other(story, epoch=1)
+    published(story, 0, 1)
+    for number in range(2):
+        acked(story, number, number, 6)
+    ended(story, 1, 6)
+    listed(story, epoch=2)
+    story.write(0)
+    published(story, 0, epoch=2)
+    acked(story, 0, 0, epoch=2)
+    starts(story, "other")
+    gets(story, 200, 0, time=8000)
+    starts(story, handle=2)
+    for number in range(2):
+        gets(story, 100 + number, number, 6, handle=2, time=9000)
+
+
+@plant("LogTimesGrow", "7:0:-1 was published at", entries=0)
+def two_readers_get_a_message_with_different_publish_times(story: Story) -> None:
+    with_three(story)
+    for handle in (1, 2):
+        starts(story, handle=handle)
+        gets(story, 100, 0, handle=handle, time=4000 + 1000 * handle)
+
+
+@near_miss("LogTimesGrow", entries=0)
+def messages_have_one_publish_time_and_some_tell_none(story: Story) -> None:
+    with_three(story)
+    starts(story)
+    for number, time in enumerate((5000, None, 5000)):
+        gets(story, 100 + number, number, time=time)
 
 
 # LogInOrder ----------------------------------------------------------------------------------------------------------

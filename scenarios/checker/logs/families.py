@@ -15,6 +15,7 @@ from scenarios.checker.logs.delivery import LogDelivery
 from scenarios.checker.logs.ledgers import LogLedgers
 from scenarios.checker.logs.order import LogOrder
 from scenarios.checker.logs.owners import LogOwners
+from scenarios.checker.logs.times import LogTimes
 from scenarios.checker.logs.trimming import LogTrimming
 from scenarios.history.schema import Event, Kind
 
@@ -23,6 +24,7 @@ __all__ = ["LOG_FAMILIES", "LogsChecker"]
 LOG_FAMILIES: Final[tuple[type[LogFamily], ...]] = (
     LogDelivery,
     LogOrder,
+    LogTimes,
     LogLedgers,
     LogOwners,
     LogTrimming,

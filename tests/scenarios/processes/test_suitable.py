@@ -43,6 +43,8 @@ def problem(step: str = "", cluster: str = "", *, records: bool = True) -> str:
         ("at 1s: wipe bookie-0", "refuses a disk without its cookie"),
         ("at 1s: alter bookie-0 a", "not altered from outside"),
         ("at 1s: limbo bookie-0 a", "not altered from outside"),
+        ("at 1s: clock-jump writer 60s", "share the clock of their machine"),
+        ("at 1s: clock-drift bookie-0 0.5", "share the clock of their machine"),
     ],
 )
 def test_a_step_that_asks_too_much_is_named(step: str, said: str) -> None:

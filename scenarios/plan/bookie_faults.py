@@ -1,0 +1,94 @@
+"""Faults of bookies: their disks, what they keep, and what they do in the background."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from scenarios.plan.errors import PlanError
+from scenarios.plan.fault import Budget, OfHost
+from scenarios.plan.words import check_name
+
+__all__ = ["Alter", "Collect", "Compact", "Limbo", "Lose", "ReadOnly", "Wipe"]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOnly(OfHost):
+    """A bookie takes no adds but those of recoveries."""
+
+    verb: ClassVar[str] = "read-only"
+    is_lasting: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, slots=True)
+class Wipe(OfHost):
+    """A bookie dies and its disk is replaced by an empty one. Ended by a restart."""
+
+    verb: ClassVar[str] = "wipe"
+    is_lasting: ClassVar[bool] = True
+    budget: ClassVar[Budget] = Budget.BOOKIE
+
+
+@dataclass(frozen=True, slots=True)
+class _OfCopies(OfHost):
+    """Something about a bookie's copies of a ledger's entries; of all of them where none are named."""
+
+    ledger: str
+    entries: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        OfHost.__post_init__(self)
+        check_name(self.ledger, "a ledger")
+
+
+@dataclass(frozen=True, slots=True)
+class Alter(_OfCopies):
+    """A bit flips in byte ``byte`` of each copy, counted round and round; the bookie does not notice."""
+
+    verb: ClassVar[str] = "alter"
+    budget: ClassVar[Budget] = Budget.COPIES
+    byte: int = 40
+
+    def __post_init__(self) -> None:
+        _OfCopies.__post_init__(self)
+        if self.byte < 0:
+            raise PlanError(f"expected byte >= 0, found {self.byte}")
+
+
+@dataclass(frozen=True, slots=True)
+class Lose(_OfCopies):
+    """The copies are gone; the bookie does not notice."""
+
+    verb: ClassVar[str] = "lose"
+    budget: ClassVar[Budget] = Budget.COPIES
+
+
+@dataclass(frozen=True, slots=True)
+class Limbo(OfHost):
+    """The bookie stops vouching for what it does not have of a ledger."""
+
+    verb: ClassVar[str] = "limbo"
+    is_lasting: ClassVar[bool] = True
+    ledger: str
+
+    def __post_init__(self) -> None:
+        OfHost.__post_init__(self)
+        check_name(self.ledger, "a ledger")
+
+
+@dataclass(frozen=True, slots=True)
+class Collect(OfHost):
+    """The bookie collects its garbage: ledgers that the metadata service does not know.
+
+    Or those that are ``overreplicated``: closed, and no fragment of theirs is kept here any more.
+    """
+
+    verb: ClassVar[str] = "collect-garbage"
+    overreplicated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Compact(OfHost):
+    """The bookie, which keeps files, copies what is alive out of entry logs that are mostly dead, and removes those."""
+
+    verb: ClassVar[str] = "compact"
