@@ -39,6 +39,10 @@ class LeaderElection:
         _check_candidate(candidate)
         directory = f"elections/{check_name('name', name)}"
         self._election = SequentialElection(client.node_tree(), directory, "candidate-", candidate.encode())
+        self._name, self._candidate = name, candidate
+
+    def __repr__(self) -> str:
+        return f"<LeaderElection name={self._name!r} candidate={self._candidate!r}>"
 
     async def until_elected(self) -> int:
         """Stand, and wait until this program is elected; the term. Stands again if it was out."""

@@ -79,6 +79,9 @@ class RepairAdmin:
         )
         self._replicator = FragmentReplicator(core, self._config)
 
+    def __repr__(self) -> str:
+        return f"<RepairAdmin of {self._client!r}>"
+
     # Looking -----------------------------------------------------------------------------------------------------
 
     async def check_ledger(self, ledger_id: int, *, thorough: bool = False) -> LedgerReport:

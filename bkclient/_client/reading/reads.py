@@ -53,6 +53,9 @@ class LedgerReads:
         self._reads = EntryReads(core, view, codec, throttle)
         self._polls = Polls(self._reads)
 
+    def __repr__(self) -> str:
+        return f"<LedgerReads ledger_id={self.ledger_id} last_add_confirmed={self.last_add_confirmed}>"
+
     @property
     def ledger_id(self) -> int:
         """The ledger's id."""

@@ -9,7 +9,9 @@ import pytest
 
 import bkclient
 from bkclient import ClientConfig, LimitSettings, WritingSettings
+from bkclient.coordination import LeaderElection
 from bkclient.errors import ArgumentError, ClientClosed, LedgerFenced, MetadataStoreError
+from bkclient.repair import RepairAdmin
 from simbookie.cluster import memory_cluster
 from tests.bkclient.fakes import advanced_writer_of, fake_cluster, payloads_of, writer_of
 from tests.settling import settled
@@ -144,6 +146,9 @@ async def test_handles_show_their_ledger_and_its_state_and_no_secret() -> None:
         advanced = await advanced_writer_of(where)
         await advanced.aclose()
         assert repr(advanced).startswith(f"<AdvancedLedgerWriter ledger_id={advanced.ledger_id} closed ")
+        assert repr(writer.reader) == f"<LedgerReads ledger_id={ledger_id} last_add_confirmed=0>"
+        assert repr(RepairAdmin(bk)) == "<RepairAdmin of <BookKeeper open>>"
+        assert repr(LeaderElection(bk, "indexer", "host-7")) == "<LeaderElection name='indexer' candidate='host-7'>"
         assert not any("secret" in repr(handle) for handle in (bk, writer, reader, tail, advanced))
     assert repr(bk) == "<BookKeeper closed>"
 
