@@ -113,7 +113,7 @@ class Bookie:
         self._limbo_told = LimboTold(observer)
         #: How many adds, explicit LACs and forces may wait, and who waits for that to become less.
         self.add_room = AddRoom(self.config.pending_adds_max)
-        self._waiting_adds = WaitingAdds(self.add_room, self.config.add_wait_max_s, self._try_add)
+        self.waiting_adds = WaitingAdds(self.add_room, self.config.add_wait_max_s, self._try_add)
         self._table: LedgerTable | None = None
         self._reads: ReadDesk | None = None
         self._polls: LongPollDesk | None = None
@@ -170,7 +170,7 @@ class Bookie:
         assert self._polls is not None and self._lists is not None  # noqa: PT018 - one fact: it runs
         self.state = BookieState.STOPPING
         self._accepts = False
-        for answer_all in (self._waiting_adds.refuse_all, self._polls.finish_all, self._lists.finish_all):
+        for answer_all in (self.waiting_adds.refuse_all, self._polls.finish_all, self._lists.finish_all):
             answer_all()
             if self.state is not BookieState.STOPPING:
                 return  # answering crashed the bookie
@@ -199,7 +199,7 @@ class Bookie:
     def _forget(self) -> None:
         self._accepts = False
         self.state = BookieState.STOPPED
-        self._waiting_adds.forget()
+        self.waiting_adds.forget()
         if self._polls is not None:
             self._polls.crash()
         if self._table is not None:
@@ -309,7 +309,7 @@ class Bookie:
         table, room, body = self._table, self.add_room, request.header
         if table is None or not self._accepts or self._read_only or room.pending >= room.pending_max:
             return False
-        if len(body) < _ENTRY_IDS.size or self._waiting_adds.line:
+        if len(body) < _ENTRY_IDS.size or self.waiting_adds.line:
             return False
         ledger_id, entry_id, lac = _ENTRY_IDS.unpack_from(body)
         handle = table.handles.get(ledger_id)
@@ -323,7 +323,7 @@ class Bookie:
         try:
             self.storage.add_entry(ledger_id, entry_id, body, stored, (added, token, ledger_id, entry_id))
         except StorageError as error:
-            if isinstance(error, WriteCacheFull) and self._waiting_adds.wait_max_s:
+            if isinstance(error, WriteCacheFull) and self.waiting_adds.wait_max_s:
                 return False  # it will wait
             added(token, error)
             return True
@@ -351,8 +351,8 @@ class Bookie:
     def _add(self, request: AddRequest, respond: Respond, source: str) -> None:
         if self.add_room.left <= 0 and not request.high_priority:
             respond(AddResponse(Status.TOO_MANY_REQUESTS, request.ledger_id, request.entry_id))
-        elif (self._waiting_adds.line and not request.high_priority) or self._try_add(request, respond, source) is None:
-            self._waiting_adds.wait(request, respond, source)
+        elif (self.waiting_adds.line and not request.high_priority) or self._try_add(request, respond, source) is None:
+            self.waiting_adds.wait(request, respond, source)
 
     def _try_add(self, request: AddRequest, respond: Respond, source: str) -> Status | None:
         """Carry out an add: OK if it is stored, the status that it was answered with, none if it has to wait for room."""
@@ -398,7 +398,7 @@ class Bookie:
                 on_durable = self._added_and_synced if is_observed else self._added
                 self.storage.add_entry(ledger_id, entry_id, body, on_durable, token)
         except StorageError as error:
-            waits = isinstance(error, WriteCacheFull) and self._waiting_adds.wait_max_s > 0
+            waits = isinstance(error, WriteCacheFull) and self.waiting_adds.wait_max_s > 0
             return None if waits else status_of(error)
         if not request.high_priority:
             self.add_room.pending += 1

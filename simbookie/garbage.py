@@ -24,6 +24,7 @@ from bkclient.errors import BookKeeperError, NoSuchLedger
 from bkclient.ledger import LedgerState
 from bkclient.metadata.base import MetadataStore
 from bkclient.metadata.tree import HasNodeTree, tree_of
+from bkclient.observability.latencies import Latencies
 from simbookie.bookie import Bookie, BookieState
 from simbookie.storage.base import StorageError
 from simbookie.storage.compaction.kinds import CompactionKind
@@ -76,6 +77,9 @@ class GarbageCollector:
         self._running: _Force | None = None
         #: Ledgers that were removed.
         self.ledgers_removed = 0
+        #: What a run took, and the part of it that looks for ledgers [THREAD_RUNTIME, GC_LEDGER_RUNTIME].
+        self.run_times = Latencies()
+        self.ledger_times = Latencies()
         self._overreplicated_at: float | None = None
 
     @property
@@ -186,9 +190,13 @@ class GarbageCollector:
 
     async def run_once(self, *, is_forced: bool = False, kinds: frozenset[CompactionKind] | None = None) -> None:
         """One run over ledgers and storage. Failures are logged."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
         await self._collect_ledgers()
+        self.ledger_times.add(loop.time() - began)
         if self._bookie.state is BookieState.RUNNING:
             await self._collect_storage(is_forced=is_forced, kinds=kinds)
+        self.run_times.add(loop.time() - began)
 
     async def _collect_ledgers(self) -> None:
         bookie_id, now = self._bookie.bookie_id, asyncio.get_running_loop().time()

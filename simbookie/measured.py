@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from bkclient.observability.latencies import Latencies
 from bkclient.wire.messages import (
+    LAST_ENTRY,
     AddRequest,
     BatchReadRequest,
     BatchReadResponse,
@@ -38,12 +39,13 @@ ADD: Final = "ADD_ENTRY_REQUEST"
 READ: Final = "READ_ENTRY_REQUEST"
 FENCING_READ: Final = "READ_ENTRY_FENCE_REQUEST"
 LONG_POLL: Final = "READ_ENTRY_LONG_POLL_REQUEST"
+FORCE: Final = "FORCE_LEDGER_REQUEST"
 _NAMES: Final[dict[type, str]] = {
     AddRequest: ADD,
     BatchReadRequest: READ,
     WriteLacRequest: "WRITE_LAC_REQUEST",
     ReadLacRequest: "READ_LAC_REQUEST",
-    ForceLedgerRequest: "FORCE_LEDGER_REQUEST",
+    ForceLedgerRequest: FORCE,
     BookieInfoRequest: "GET_BOOKIE_INFO_REQUEST",
     EntryListRequest: "GET_LIST_OF_ENTRIES_OF_LEDGER_REQUEST",
 }
@@ -101,7 +103,7 @@ class MeasuredBookie(Bookie):
         super().__init__(*args, **options)
         #: By the names of BookKeeper's statistics.
         self.outcomes = {name: RequestOutcomes() for name in REQUEST_NAMES}
-        self.bytes_written = self.bytes_read = 0
+        self.bytes_written = self.bytes_read = self.last_entries_denied = 0
         self.journal_times: list[JournalTimes] = []
         self._adds = self.outcomes[ADD]
         if isinstance(self.storage, JournaledStorage):
@@ -124,6 +126,8 @@ class MeasuredBookie(Bookie):
     ) -> None:
         status: Status = response.status
         outcomes.add(status, asyncio.get_running_loop().time() - began)
+        if status is Status.NO_ENTRY and isinstance(request, ReadRequest) and request.entry_id == LAST_ENTRY:
+            self.last_entries_denied += 1
         if status is Status.OK:
             if isinstance(request, AddRequest):
                 self.bytes_written += len(request.header) + len(request.payload)

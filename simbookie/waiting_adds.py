@@ -38,6 +38,8 @@ class WaitingAdds:
         self.line: deque[tuple[AddRequest, Respond, str]] = deque()
         self._deadline = 0.0
         self._timer: asyncio.TimerHandle | None = None
+        #: How many waited in vain.
+        self.refusals = 0
 
     def wait(self, request: AddRequest, respond: Respond, source: str) -> None:
         """Get in line."""
@@ -71,6 +73,7 @@ class WaitingAdds:
                 self._take(request)
                 self._give_back(request)
             if status is None:
+                self.refusals += 1
                 respond(_refusal(request))
 
     def _take(self, request: AddRequest) -> None:

@@ -11,13 +11,16 @@ from dataclasses import dataclass, field
 from bkclient.wire.messages import Status
 from simbookie.bookie import Bookie, BookieState
 from simbookie.garbage import GarbageCollector
-from simbookie.measured import ADD, FENCING_READ, LONG_POLL, READ, MeasuredBookie
+from simbookie.measured import ADD, FENCING_READ, FORCE, LONG_POLL, READ, MeasuredBookie
+from simbookie.storage.db.shard import DbShard
 from simbookie.storage.db.store import DbLedgerStore
+from simbookie.storage.folders import Folder
+from simbookie.storage.interleaved import InterleavedLedgerStore
 from simbookie.storage.journal.watching import FlushCause
 from simbookie.storage.journaled import JournaledStorage
 from simbookie.storage.sorted import SortedLedgerStore
 
-__all__ = ["Reading", "bookie_readings"]
+__all__ = ["Reading", "bookie_readings", "folder_labels", "garbage_labels", "garbage_scope"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +42,9 @@ def bookie_readings(bookie: Bookie, collector: GarbageCollector | None = None) -
     yield Reading("bookkeeper_server_LONG_POLLS_WAITING", bookie.waiting_polls)
     if isinstance(bookie, MeasuredBookie):
         yield from _requests(bookie)
+    yield Reading("bookie_rejected_write_requests", bookie.waiting_adds.refusals)
     if collector is not None:
-        yield Reading(f"{_garbage_scope(bookie)}_DELETED_LEDGER_TOTAL", collector.ledgers_removed)
+        yield Reading(f"{garbage_scope(bookie)}_DELETED_LEDGER_TOTAL", collector.ledgers_removed)
     if not is_running:
         return
     capacity = bookie.storage.capacity()
@@ -50,12 +54,15 @@ def bookie_readings(bookie: Bookie, collector: GarbageCollector | None = None) -
     if isinstance(bookie.storage, JournaledStorage):
         yield from _journals(bookie.storage)
         yield from _store(bookie.storage)
-        yield from _garbage(bookie.storage, _garbage_scope(bookie))
+        yield from _garbage(bookie.storage, garbage_scope(bookie))
 
 
 def _requests(bookie: MeasuredBookie) -> Iterator[Reading]:
     yield Reading("bookie_WRITE_BYTES", bookie.bytes_written)
     yield Reading("bookie_READ_BYTES", bookie.bytes_read)
+    yield Reading("bookkeeper_server_READ_LAST_ENTRY_NOENTRY_ERROR", bookie.last_entries_denied)
+    forces = bookie.outcomes[FORCE]
+    yield Reading("bookie_BOOKIE_FORCE_LEDGER", forces.succeeded.count + forces.failed.count)
     for name, outcomes in bookie.outcomes.items():
         for status, count in sorted(outcomes.statuses.items()):
             labels = {"operation": name, "code": status.name}
@@ -92,32 +99,68 @@ def _store(storage: JournaledStorage) -> Iterator[Reading]:
     shares = [1 - each.free / each.total for each in (folder.disk.capacity() for folder in storage.ledger_folders)]
     yield Reading("bookie_ledger_num_dirs", len(shares))
     yield Reading("bookie_ledger_writable_dirs", sum(share <= space.full_above for share in shares))
+    for folder, share in zip(storage.ledger_folders, shares, strict=True):
+        yield Reading("bookie_ledger_dir_usage", share, folder_labels(folder))
     if isinstance(store, SortedLedgerStore):
         yield Reading("bookie_write_cache_size", store.taken_bytes)
         yield Reading("bookie_write_cache_max_size", store.config.memtable_bytes)
-    elif isinstance(store, DbLedgerStore):
+        yield Reading("bookie_SKIP_LIST_THROTTLING", store.refusals)
+        yield Reading("bookie_SKIP_LIST_FLUSH_BYTES", store.written_bytes)
+    if isinstance(store, DbLedgerStore):
         for folder, shard in zip(storage.ledger_folders, store.shards, strict=True):
-            labels = {"ledgerDir": folder.path}
-            yield Reading("bookie_write_cache_size", shard.unflushed_bytes, labels)
-            yield Reading("bookie_write_cache_max_size", shard.config.write_cache_bytes, labels)
-            yield Reading("bookie_throttled_write_requests", shard.refusals, labels)
-            yield Reading("bookie_flushes", shard.flushes, labels)
+            yield from _caches(shard, folder_labels(folder))
+    elif isinstance(store, SortedLedgerStore | InterleavedLedgerStore):
+        cache = store.collected[0].cache
+        yield Reading("bookie_LEDGER_CACHE_HIT", cache.hits)
+        yield Reading("bookie_LEDGER_CACHE_MISS", cache.misses)
+        yield Reading("bookie_NUM_INDEX_PAGES", len(cache.pages))
 
 
-def _garbage_scope(bookie: Bookie) -> str:
+def folder_labels(folder: Folder) -> dict[str, str]:
+    """Which folder a metric is of."""
+    return {"ledgerDir": folder.path}
+
+
+def _caches(shard: DbShard, labels: dict[str, str]) -> Iterator[Reading]:
+    counts, read_cache = shard.counts, shard.read_cache
+    misses, hits = counts.write_cache_reads
+    values = {
+        "write_cache_size": sum(cache.size for cache in shard.write_caches),
+        "write_cache_count": sum(cache.count for cache in shard.write_caches),
+        "write_cache_max_size": shard.config.write_cache_bytes,
+        "write_cache_hits": hits,
+        "write_cache_misses": misses,
+        "read_cache_size": read_cache.size,
+        "read_cache_count": read_cache.count,
+        "read_cache_hits": read_cache.hits,
+        "read_cache_misses": read_cache.misses,
+        "readahead_max_batch_size": shard.read_ahead.entries_max,
+        "throttled_write_requests": counts.refusals,
+        "flushes": counts.flush_times.count,
+    }
+    for name, value in values.items():
+        yield Reading(f"bookie_{name}", value, labels)
+
+
+def garbage_scope(bookie: Bookie) -> str:
     """Where BookKeeper files what its collectors count: one for each folder of a store with a database, one alone of others."""
     storage = bookie.storage
     has_database = isinstance(storage, JournaledStorage) and isinstance(storage.store, DbLedgerStore)
     return "bookie" if has_database else "bookie_gc"
 
 
+def garbage_labels(storage: JournaledStorage, number: int) -> dict[str, str]:
+    """Which folder the collector of a part is of, where there are several parts."""
+    return folder_labels(storage.ledger_folders[number]) if isinstance(storage.store, DbLedgerStore) else {}
+
+
 def _garbage(storage: JournaledStorage, scope: str) -> Iterator[Reading]:
     if storage.garbage is None:
         return
     for number, collector in enumerate(storage.garbage.collectors):
-        labels = {"ledgerDir": storage.ledger_folders[number].path} if scope == "bookie" else {}
+        labels = garbage_labels(storage, number)
         stats = collector.stats
-        values = {
+        values: dict[str, float] = {
             "MINOR_COMPACTION_TOTAL": stats.minor_compactions,
             "MAJOR_COMPACTION_TOTAL": stats.major_compactions,
             "RECLAIMED_DELETION_SPACE_BYTES": stats.bytes_of_deleted,
@@ -126,6 +169,8 @@ def _garbage(storage: JournaledStorage, scope: str) -> Iterator[Reading]:
             "ACTIVE_ENTRY_LOG_TOTAL": collector.logs,
             "ACTIVE_ENTRY_LOG_SPACE_BYTES": collector.bytes_alive,
             "ENTRY_LOG_SPACE_BYTES": collector.bytes_in_logs,
+            "ENTRY_LOG_COMPACT_RATIO": stats.compacted_share,
+            "ACTIVE_LEDGER_TOTAL": collector.ledgers,
         }
         values.update(
             (f"entry_log_usage_buckets_le_{(place + 1) * 10}", count) for place, count in enumerate(collector.usages())

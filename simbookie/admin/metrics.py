@@ -6,7 +6,7 @@ Latencies are histograms in milliseconds and counters have no suffix, as those o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 try:
@@ -22,10 +22,12 @@ except ModuleNotFoundError as error:
 from bkclient.observability.latencies import Latencies
 from bkclient.observability.stats import Metric, MetricKind
 from simbookie.admin.catalogue import BOOKIE_METRICS
-from simbookie.admin.levels import bookie_readings
-from simbookie.bookie import Bookie
+from simbookie.admin.levels import bookie_readings, folder_labels, garbage_labels, garbage_scope
+from simbookie.bookie import Bookie, BookieState
 from simbookie.garbage import GarbageCollector
 from simbookie.measured import MeasuredBookie
+from simbookie.storage.db.store import DbLedgerStore
+from simbookie.storage.journaled import JournaledStorage
 
 __all__ = ["CONTENT_TYPE", "BookieMetrics"]
 
@@ -73,14 +75,54 @@ class BookieMetrics:
                 labels = {"journalIndex": str(index), "success": "true"}
                 _add_histogram(family_of("bookie_journal_JOURNAL_ADD_ENTRY"), labels, times.adds)
                 _add_histogram(family_of("bookie_journal_JOURNAL_SYNC"), labels, times.syncs)
-                groups = family_of("bookie_journal_JOURNAL_FORCE_WRITE_BATCH_ENTRIES")
-                groups.add_sample(f"{groups.name}_count", labels, times.groups)
-                groups.add_sample(f"{groups.name}_sum", labels, times.records)
+                _add_amount(
+                    family_of("bookie_journal_JOURNAL_FORCE_WRITE_BATCH_ENTRIES"), labels, times.groups, times.records
+                )
+        storage = self._bookie.storage
+        if isinstance(storage, JournaledStorage) and self._bookie.state is BookieState.RUNNING:
+            self._collect_journals(storage, family_of)
+            if isinstance(storage.store, DbLedgerStore):
+                self._collect_caches(storage, storage.store, family_of)
+            self._collect_garbage(storage, family_of)
         yield from families.values()
+
+    def _collect_journals(self, storage: JournaledStorage, family_of: Callable[[str], Family]) -> None:
+        for index, journal in enumerate(storage.journals):
+            stats, labels = journal.stats, {"journalIndex": str(index), "success": "true"}
+            flushes = sum(stats.flushes.values())
+            batches = family_of("bookie_journal_JOURNAL_FORCE_WRITE_BATCH_BYTES")
+            _add_amount(batches, labels, flushes, stats.bytes_written)
+            grouping = family_of("bookie_journal_JOURNAL_FORCE_WRITE_GROUPING_TOTAL")
+            _add_amount(grouping, labels, stats.groups, stats.records)
+
+    def _collect_caches(
+        self, storage: JournaledStorage, store: DbLedgerStore, family_of: Callable[[str], Family]
+    ) -> None:
+        for folder, shard in zip(storage.ledger_folders, store.shards, strict=True):
+            labels, counts, ahead = {**folder_labels(folder), "success": "true"}, shard.counts, shard.read_ahead
+            _add_histogram(family_of("bookie_flush"), labels, counts.flush_times)
+            _add_amount(family_of("bookie_flush_size"), labels, counts.flush_times.count, counts.flushed_bytes)
+            _add_amount(family_of("bookie_readahead_batch_count"), labels, ahead.batches, ahead.entries)
+            _add_amount(family_of("bookie_readahead_batch_size"), labels, ahead.batches, ahead.bytes)
+
+    def _collect_garbage(self, storage: JournaledStorage, family_of: Callable[[str], Family]) -> None:
+        scope, success = garbage_scope(self._bookie), {"success": "true"}
+        if self._collector is not None:
+            _add_histogram(family_of(f"{scope}_THREAD_RUNTIME"), success, self._collector.run_times)
+            _add_histogram(family_of(f"{scope}_GC_LEDGER_RUNTIME"), success, self._collector.ledger_times)
+        for number, each in enumerate(storage.garbage.collectors if storage.garbage is not None else ()):
+            labels = {**garbage_labels(storage, number), **success}
+            _add_histogram(family_of(f"{scope}_EXTRACT_META_RUNTIME"), labels, each.stats.extract_times)
+            _add_histogram(family_of(f"{scope}_COMPACT_RUNTIME"), labels, each.stats.compact_times)
 
 
 def _family(metric: Metric) -> Family:
     return Family(metric.full_name, metric.meaning, _TYPES[metric.kind])
+
+
+def _add_amount(family: Family, labels: dict[str, str], count: int, total: float) -> None:
+    family.add_sample(f"{family.name}_count", labels, count)
+    family.add_sample(f"{family.name}_sum", labels, total)
 
 
 def _add_histogram(family: Family, labels: dict[str, str], latencies: Latencies) -> None:

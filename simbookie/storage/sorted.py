@@ -86,6 +86,8 @@ class SortedLedgerStore:
         self._quirks = quirks
         self._owner: StoreOwner | None = None
         self._timer: asyncio.Handle | None = None
+        #: Entries that found no room in memory, and bytes written from there, since the store was made.
+        self.refusals = self.written_bytes = 0
         self._forget()
 
     def _forget(self) -> None:
@@ -232,6 +234,7 @@ class SortedLedgerStore:
         if not self._jobs:  # a large entry, and a memtable that is not full yet
             self._start_job(partial(self._write_snapshot_of_size, self._take_snapshot(LATEST)))
         self._was_refused = True
+        self.refusals += 1
         raise WriteCacheFull(f"{size} bytes do not fit: memtables have {self._taken} bytes that are not written")
 
     def read_entry(self, ledger_id: int, entry_id: int, on_read: ReadCallback, token: object) -> None:
@@ -342,6 +345,7 @@ class SortedLedgerStore:
             return
         self._step("memtable.written")
         size = snapshot.size
+        self.written_bytes += size
         self._snapshot = None
         self._taken -= size
         self._last_write_failed = False

@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
+from bkclient.observability.latencies import Latencies
 from simbookie.storage.base import DurableCallback, StorageError, StorageIOError
 from simbookie.storage.compaction.copying import CompactionTransaction, Copying, Moved, entry_id_of
 from simbookie.storage.compaction.kinds import CompactionKind
@@ -48,6 +49,11 @@ class CollectorStats:
     bytes_of_deleted: int = 0
     bytes_of_compacted: int = 0
     logs_not_removed: int = 0
+    #: What parts of runs took: learning of logs, compacting [EXTRACT_META_RUNTIME, COMPACT_RUNTIME].
+    extract_times: Latencies = field(default_factory=Latencies, compare=False)
+    compact_times: Latencies = field(default_factory=Latencies, compare=False)
+    #: Of the logs that the last compaction looked at, the share that it compacted [ENTRY_LOG_COMPACT_RATIO].
+    compacted_share: float = 0.0
 
 
 class EntryLogCollector:
@@ -91,6 +97,11 @@ class EntryLogCollector:
     def bytes_alive(self) -> int:
         """Bytes in them of ledgers that exist [ACTIVE_ENTRY_LOG_SPACE_BYTES]."""
         return sum(log.remaining for log in self._usages.values())
+
+    @property
+    def ledgers(self) -> int:
+        """How many ledgers are known to be in logs [ACTIVE_LEDGER_TOTAL]."""
+        return len({ledger_id for log in self._usages.values() for ledger_id in log.ledgers})
 
     @property
     def bytes_in_logs(self) -> int:
@@ -142,6 +153,7 @@ class EntryLogCollector:
                 found = []
             for unfinished in found:
                 yield partial(self._recover, unfinished)
+        began = self._loop.time()
         for log_id in logger.flushed_ids():
             if log_id not in self._usages:
                 try:
@@ -149,6 +161,7 @@ class EntryLogCollector:
                 except StorageIOError:
                     continue  # damaged; perhaps its ledgers are deleted one day, but nobody can tell
                 yield self._next_turn
+        self.stats.extract_times.add(self._loop.time() - began)
         for log in list(self._usages.values()):
             log.keep(exists)
             if not log.ledgers:
@@ -156,9 +169,10 @@ class EntryLogCollector:
                 yield self._next_turn
         kind = self.schedule.choose(self._loop.time(), is_forced=is_forced, kinds=kinds)
         if kind is not None:
-            self.compacting = kind
+            self.compacting, began = kind, self._loop.time()
             yield from self._compaction(kind)
             self.compacting = None
+            self.stats.compact_times.add(self._loop.time() - began)
             self.schedule.ran(kind, self._loop.time())
             if kind is CompactionKind.MAJOR:
                 self.stats.major_compactions += 1
@@ -181,12 +195,15 @@ class EntryLogCollector:
     def _compaction(self, kind: CompactionKind) -> Iterator[WaitingStep]:
         rule = self.config.major if kind is CompactionKind.MAJOR else self.config.minor
         usages = [(log.log_id, self._usage(log)) for log in self._usages.values()]
-        start = self._loop.time()
+        start, tried = self._loop.time(), 0
+        self.stats.compacted_share = 0.0
         for log_id in in_order(usages, rule.threshold):
             if rule.time_max_s is not None and self._loop.time() - start >= rule.time_max_s:
                 return
             log = self._usages.get(log_id)
             if log is not None:
+                tried += 1
+                self.stats.compacted_share = tried / len(usages)
                 yield partial(self._compact, log)
 
     def _compact(self, log: LogUsage, on_done: DurableCallback) -> None:

@@ -14,15 +14,19 @@ from typing import Protocol
 from simbookie.storage.base import ReadCallback, StorageError
 from simbookie.storage.entry_logs.format import SIZE_BYTES, log_id_of
 
-__all__ = ["DiskRead", "ReadAheadLimits"]
+__all__ = ["DiskRead", "ReadAhead"]
 
 
-@dataclass(frozen=True, slots=True)
-class ReadAheadLimits:
-    """How much is read ahead: so many entries, and no further one after so many bytes."""
+@dataclass(slots=True)
+class ReadAhead:
+    """How much is read ahead: so many entries, and no further one after so many bytes. In brackets: BookKeeper's names."""
 
     entries_max: int
     bytes_max: int
+    #: How often that was done, and how many entries and bytes it brought [readahead_batch_count, readahead_batch_size].
+    batches: int = 0
+    entries: int = 0
+    bytes: int = 0
 
 
 class _Logs(Protocol):
@@ -51,7 +55,7 @@ class DiskRead:
     def __init__(
         self,
         logs: _Logs,
-        ahead: ReadAheadLimits,
+        ahead: ReadAhead,
         keep: Callable[[int, int, int, bytes], None],
         ledger_id: int,
         on_read: ReadCallback,
@@ -79,6 +83,7 @@ class DiskRead:
             return
         self._entry = entry
         self._take(entry)
+        self._ahead.batches += 1
         self._read_ahead()
 
     def _take(self, entry: bytes) -> None:
@@ -108,6 +113,8 @@ class DiskRead:
         else:
             self._count += 1
             self._bytes += len(entry)
+            self._ahead.entries += 1
+            self._ahead.bytes += len(entry)
             self._take(entry)
         if not self._is_looping:
             self._read_ahead()

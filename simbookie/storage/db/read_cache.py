@@ -27,6 +27,18 @@ class ReadCache:
         #: The newest is the last.
         self._segments: list[_Segment] = [{} for _ in range(count)]
         self._taken = 0
+        #: Entries that were looked for, found or not.
+        self.hits = self.misses = 0
+
+    @property
+    def count(self) -> int:
+        """Entries in it."""
+        return sum(len(entries) for segment in self._segments for entries in segment.values())
+
+    @property
+    def size(self) -> int:
+        """Bytes of them."""
+        return sum(len(each) for segment in self._segments for entries in segment.values() for each in entries.values())
 
     def put(self, ledger_id: int, entry_id: int, entry: bytes) -> None:
         """Keep an entry, unless it is larger than a segment."""
@@ -46,7 +58,9 @@ class ReadCache:
         for segment in reversed(self._segments):
             entries = segment.get(ledger_id)
             if entries is not None and entry_id in entries:
+                self.hits += 1
                 return entries[entry_id]
+        self.misses += 1
         return None
 
     def drop_entry(self, ledger_id: int, entry_id: int) -> None:

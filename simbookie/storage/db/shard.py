@@ -30,7 +30,8 @@ from simbookie.storage.base import (
     StorageIOError,
     WriteCacheFull,
 )
-from simbookie.storage.db.disk_reads import DiskRead, ReadAheadLimits
+from simbookie.storage.db.counts import ShardCounts
+from simbookie.storage.db.disk_reads import DiskRead, ReadAhead
 from simbookie.storage.db.key_value import OpenDatabase
 from simbookie.storage.db.ledger_index import LedgerIndex
 from simbookie.storage.db.locations import LocationBatch, LocationIndex
@@ -77,12 +78,11 @@ class DbShard:
         bytes_max = config.read_cache_bytes // 2
         if config.read_ahead_bytes > 0:
             bytes_max = min(bytes_max, config.read_ahead_bytes)
-        self._ahead = ReadAheadLimits(config.read_ahead_entries, bytes_max)
+        self.read_ahead = ReadAhead(config.read_ahead_entries, bytes_max)
         self._opened: tuple[StoreOwner, LedgerIndex, LocationIndex] | None = None
         self._running: Sequence | None = None
         self._timer: asyncio.Handle | None = None
-        #: Entries that did not fit into the write cache, and flushes that went well.
-        self.refusals = self.flushes = 0
+        self.counts = ShardCounts()
         self._forget()
 
     def _forget(self) -> None:
@@ -153,9 +153,9 @@ class DbShard:
         self._forget()
 
     @property
-    def unflushed_bytes(self) -> int:
-        """Bytes in both write caches."""
-        return self._active.size + self._flushing.size
+    def write_caches(self) -> tuple[WriteCache, WriteCache]:
+        """The active one, and the one that is being flushed."""
+        return self._active, self._flushing
 
     # -------------------------------------------------------------------------------------------------------- ledgers
 
@@ -247,7 +247,7 @@ class DbShard:
         if size > cache_bytes and Quirk.FAILED_ADD_TAKES_ROOM not in self._quirks:
             raise StorageIOError(f"an entry of {size} bytes never fits into a write cache of {cache_bytes}")
         self._was_refused = True
-        self.refusals += 1
+        self.counts.refusals += 1
         self._trigger_flush()
         error, self._flush_error = self._flush_error, None
         if error is not None:
@@ -277,6 +277,7 @@ class DbShard:
             if is_last:
                 entry_id = self._last_id(ledger_id)
             entry = self._in_memory(ledger_id, entry_id)
+            self.counts.write_cache_reads[entry is not None] += 1
             if entry is None and not is_last:
                 entry = self.read_cache.get(ledger_id, entry_id)
             location = self.locations.get(ledger_id, entry_id) if entry is None and entry_id >= 0 else 0
@@ -288,7 +289,7 @@ class DbShard:
         elif is_last:
             self.logger.read(ledger_id, entry_id, location, on_read, token)
         else:
-            DiskRead(self.logger, self._ahead, self._keep_read, ledger_id, on_read, token).start(entry_id, location)
+            DiskRead(self.logger, self.read_ahead, self._keep_read, ledger_id, on_read, token).start(entry_id, location)
 
     def _keep_read(self, ledger_id: int, entry_id: int, location: int, entry: bytes) -> None:
         """Put what was read into the read cache, if it is what a read would find now."""
@@ -344,7 +345,7 @@ class DbShard:
         self._queue(self._flush_steps(), on_done, token)
 
     def _flush_steps(self) -> Iterator[WaitingStep]:
-        moment = self._owner.take_checkpoint()
+        moment, began = self._owner.take_checkpoint(), asyncio.get_running_loop().time()
         removed: list[int] = []
         if self._active or Quirk.IDLE_CHECKPOINT_SKIPPED not in self._quirks:
             has_failed = bool(self._flushing) and Quirk.FAILED_FLUSH_FORGOTTEN not in self._quirks
@@ -361,7 +362,7 @@ class DbShard:
             if self._is_ongoing:
                 self._flushing.clear()
             self._covered = moment
-            self.flushes += 1
+            self.counts.flush_times.add(asyncio.get_running_loop().time() - began)
             self._step("flush.done")
         if Quirk.RECREATED_LOCATIONS_REMOVED in self._quirks:
             removed = self.locations.deleted()
@@ -371,6 +372,7 @@ class DbShard:
 
     def _swap(self) -> None:
         self._step("flush.swap")
+        self.counts.flushed_bytes += self._active.size
         self._active, self._flushing = self._flushing, self._active
         self._is_ongoing = True
         self._is_triggered = False

@@ -38,6 +38,8 @@ class WriteCache:
         self._taken = 0
         #: Bytes of the entries, earlier copies and those of deleted ledgers included.
         self.size = 0
+        #: Entries that came, likewise.
+        self.count = 0
         self._ledgers: dict[int, dict[int, bytes]] = {}
         self._lasts: dict[int, int] = {}
         self._deleted: set[int] = set()
@@ -54,6 +56,7 @@ class WriteCache:
         if entry_id > self._lasts.get(ledger_id, -1):
             self._lasts[ledger_id] = entry_id
         self.size += size
+        self.count += 1
         return True
 
     def get(self, ledger_id: int, entry_id: int) -> bytes | None:

@@ -94,7 +94,7 @@ class LedgerCache:
         #: All ledgers, with the folder of the file of each; ``None`` as long as it has none.
         self._ledgers: dict[int, Folder | None] = {}
         self._handles: OrderedDict[int, _Handle] = OrderedDict()
-        self._pages = PageCollection(self.config.pages_max)
+        self.pages = PageCollection(self.config.pages_max)
         #: Ledgers with something that is not written; and with something written that is not synced, with the number of the
         #: write.
         self._dirty: dict[int, None] = {}
@@ -266,7 +266,7 @@ class LedgerCache:
 
     def _set(self, page: IndexPage, entry_id: int, location: int) -> None:
         page[entry_id % PAGE_SLOTS] = location
-        self._pages.set_dirty(page)
+        self.pages.set_dirty(page)
         self._dirty[page.ledger_id] = None
 
     def unsettled(self) -> list[tuple[int, int, int]]:
@@ -317,15 +317,15 @@ class LedgerCache:
         return self._page(ledger_id, entry_id)[entry_id % PAGE_SLOTS]
 
     def _page(self, ledger_id: int, entry_id: int) -> IndexPage:
-        page = self._pages.find(ledger_id, entry_id)
+        page = self.pages.find(ledger_id, entry_id)
         if page is not None:
             self.hits += 1
             return page
         self.misses += 1
-        while self._pages.is_exhausted:
+        while self.pages.is_exhausted:
             self._write_one_ledger()
         first = entry_id - entry_id % PAGE_SLOTS
-        return self._pages.take(ledger_id, first, self._read_page(ledger_id, first))
+        return self.pages.take(ledger_id, first, self._read_page(ledger_id, first))
 
     def _read_page(self, ledger_id: int, first: int) -> bytes:
         file = self._handle(ledger_id).file
@@ -335,13 +335,13 @@ class LedgerCache:
         return data[: len(data) - len(data) % SLOT_BYTES]  # a file may end within a location
 
     def _write_one_ledger(self) -> None:
-        ledger_id = next(ledger_id for ledger_id in self._pages.ledgers() if self._pages.dirty(ledger_id))
+        ledger_id = next(ledger_id for ledger_id in self.pages.ledgers() if self.pages.dirty(ledger_id))
         self._write(ledger_id)
         self._start_sync(ledger_id, ignore_outcome)  # its end is not waited for; a flush waits for one of its own
 
     def last_entry(self, ledger_id: int) -> int:
         """The highest entry that has a location; -1 without one."""
-        last = max((page.last for page in self._pages.of(ledger_id)), default=-1)
+        last = max((page.last for page in self.pages.of(ledger_id)), default=-1)
         file = self._handle(ledger_id).file
         end = file.size if file is not None else 0
         while file is not None and end > page_position(last + 1):
@@ -355,7 +355,7 @@ class LedgerCache:
     def entries(self, ledger_id: int) -> Iterator[tuple[int, int]]:
         """``(entry id, location)`` of all entries of a ledger, ascending; not while entries are added."""
         newer = self._unsettled.get(ledger_id, {})
-        in_memory = {page.first: page for page in self._pages.of(ledger_id)}
+        in_memory = {page.first: page for page in self.pages.of(ledger_id)}
         file = self._handle(ledger_id).file
         written = -(-(file.size - HEADER_SIZE) // PAGE_SIZE) * PAGE_SLOTS if file is not None else 0
         beyond = [first + PAGE_SLOTS for first in in_memory]
@@ -377,7 +377,7 @@ class LedgerCache:
 
     def delete(self, ledger_id: int) -> None:
         """Forget a ledger, and remove its file."""
-        self._pages.drop(ledger_id)
+        self.pages.drop(ledger_id)
         handle = self._handles.pop(ledger_id, None)
         if handle is not None and handle.file is not None:
             handle.file.close()
@@ -416,7 +416,7 @@ class LedgerCache:
             asyncio.get_running_loop().call_soon(on_done, token, self._failed)
             return
         with_pages_only = Quirk.HEADERS_WITH_PAGES_ONLY in self._quirks
-        ledgers = self._pages.ledgers() if with_pages_only else [*self._dirty, *self._unsynced]
+        ledgers = self.pages.ledgers() if with_pages_only else [*self._dirty, *self._unsynced]
         self._flushing = Sequence(self._steps(ledgers), on_done, token)
 
     def _steps(self, ledgers: list[int]) -> Iterator[WaitingStep]:
@@ -459,14 +459,14 @@ class LedgerCache:
         handle = self._handle(ledger_id)
         if ledger_id in self._doubted:
             self._write_again(ledger_id, self._file(ledger_id, handle))
-        dirty = self._pages.dirty(ledger_id)
+        dirty = self.pages.dirty(ledger_id)
         self._write_header(ledger_id, handle)
         for run in neighbours(dirty):
             self._step("index.pages")
             self._file(ledger_id, handle).write(page_position(run[0].first), b"".join(page.data for page in run))
             self._note_write(ledger_id)
             for page in run:
-                self._pages.set_clean(page)
+                self.pages.set_clean(page)
         self._dirty.pop(ledger_id, None)
 
     def _write_again(self, ledger_id: int, file: DiskFile) -> None:
@@ -494,7 +494,7 @@ class LedgerCache:
         elif Quirk.FAILED_SYNC_RETRIED not in self._quirks:
             self._failed = error
         elif ledger_id in self._ledgers:
-            for page in self._pages.of(ledger_id):
-                self._pages.set_dirty(page)
+            for page in self.pages.of(ledger_id):
+                self.pages.set_dirty(page)
             self._dirty[ledger_id] = None
         on_done(None, error)

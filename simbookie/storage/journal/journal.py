@@ -352,6 +352,7 @@ class Journal:
         if self._syncing or not self._flushes:
             return
         self._syncing = list(self._flushes)
+        self.stats.groups += 1
         self._flushes.clear()
         if self._held_up is not None:
             self._flushes.append(self._held_up)
@@ -419,6 +420,7 @@ class Journal:
         self._step("journal.acknowledge")
         records, flush.records = flush.records, []
         self.stats.last_group += len(records)
+        self.stats.records += len(records)
         if self._watcher is not None:
             self._watcher.acknowledged(records, self._loop.time())
         return self._call_back(

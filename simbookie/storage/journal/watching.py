@@ -30,6 +30,10 @@ class JournalStats:
     syncs: int = 0
     #: Records acknowledged by the last sync [JOURNAL_FORCE_WRITE_GROUPING_TOTAL].
     last_group: int = 0
+    #: How often everything that waited for a sync was taken to one.
+    groups: int = 0
+    #: Records that were acknowledged after a sync.
+    records: int = 0
     files: int = 0
 
 

@@ -11,23 +11,36 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from bkclient.wire.messages import AddRequest, BookieInfoRequest, LongPoll, ReadRequest, Request, Status
+from bkclient.ledger import Fragment, LedgerMetadata
+from bkclient.metadata.memory import MemoryMetadataService
+from bkclient.wire.messages import (
+    AddRequest,
+    BookieInfoRequest,
+    ForceLedgerRequest,
+    LongPoll,
+    ReadRequest,
+    Request,
+    Status,
+)
 from simbookie.admin.catalogue import BOOKIE_METRICS
 from simbookie.admin.levels import bookie_readings
 from simbookie.admin.metrics import BookieMetrics
 from simbookie.bookie import Bookie
 from simbookie.config import BookieConfig
+from simbookie.garbage import GarbageCollector, GarbageConfig
 from simbookie.measured import MeasuredBookie
+from simbookie.storage.compaction.plan import CompactionConfig
 from simbookie.storage.db.settings import DbConfig
 from simbookie.storage.db.store import DbLedgerStore
 from simbookie.storage.disk.simulated import DiskCosts, SimulatedDisk
+from simbookie.storage.entry_logs.config import EntryLogConfig
 from simbookie.storage.folders import Folder, Folders
-from simbookie.storage.interleaved import InterleavedLedgerStore
-from simbookie.storage.journaled import JournaledStorage
+from simbookie.storage.interleaved import InterleavedConfig, InterleavedLedgerStore
+from simbookie.storage.journaled import JournaledConfig, JournaledStorage
 from simbookie.storage.kinds import StoreKind
 from simbookie.storage.ledger_store import LedgerStore
 from simbookie.storage.memory import MemoryStorage
-from simbookie.storage.sorted import SortedLedgerStore
+from simbookie.storage.sorted import SortedConfig, SortedLedgerStore
 from tests.simbookie.admin.bench import operated
 
 Virtually = Callable[[Callable[[], Any]], None]
@@ -160,6 +173,115 @@ async def test_every_metric_of_the_catalogue_can_be_seen(tmp_path: Path, virtual
     async with operated(tmp_path / "db", ledgerStorageClass=StoreKind.DB.class_name) as it:
         seen |= {family.name for family in BookieMetrics(it.server.bookie, it.subject.collector).collect()}
     assert seen == set(BOOKIE_METRICS)
+
+
+async def stored(bookie: Bookie, kit: Any, *keys: tuple[int, int], size: int = 400) -> None:
+    for key in keys:
+        assert (await asked(bookie, kit.add(*key, payload=bytes(size)))).status is Status.OK
+
+
+async def flushed(bookie: Bookie) -> None:
+    assert isinstance(bookie.storage, JournaledStorage)
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    bookie.storage.store.flush(lambda token, error: done.set_result(None), None)
+    await done
+
+
+def test_caches_of_a_store_with_a_database_count_what_they_had_and_had_not(kit: Any, virtually: Virtually) -> None:
+    async def story() -> None:
+        disk = SimulatedDisk(costs=DiskCosts(sync_s=0.002))
+        parts = [Folder(disk, "l0")]
+        config = DbConfig(write_cache_bytes=4_096, read_cache_bytes=8_192, read_ahead_entries=2)
+        store = DbLedgerStore(Folders(parts, Random(1)), config)
+        storage = JournaledStorage([Folder(disk, "j0")], parts, store)
+        bookie = MeasuredBookie("b0", storage, BookieConfig(add_wait_max_s=0.0005))
+        await started(bookie)
+        await stored(bookie, kit, *((0, number) for number in range(4)))
+        await asked(bookie, ReadRequest(0, 1))  # in the write cache
+        await flushed(bookie)
+        for number in (0, 1, 2, 3, 9):  # from the log, and two ahead; ahead, ahead; from the log; nowhere
+            await asked(bookie, ReadRequest(0, number))
+        await asked(bookie, ReadRequest(7, -1))
+        await asked(bookie, ForceLedgerRequest(0))
+        found = values(BookieMetrics(bookie).exposition().decode())
+
+        def count(name: str, **labels: str) -> float:
+            return of(found, f"bookie_{name}", ledgerDir="l0", **labels)
+
+        assert (count("write_cache_hits"), count("write_cache_misses")) == (1, 5)
+        assert (count("read_cache_hits"), count("read_cache_misses")) == (2, 3)
+        assert (count("read_cache_count"), count("write_cache_count")) == (4, 0)
+        assert count("readahead_batch_count_count", success="true") == 2
+        assert count("readahead_batch_count_sum", success="true") == 2
+        assert count("flush_count", success="true") == count("flushes") == 2, "one of them after the replay"
+        assert count("flush_size_sum", success="true") == 4 * len(kit.entry_body(0, 0, payload=bytes(400)))
+        assert of(found, "bookie_BOOKIE_FORCE_LEDGER") == 1
+        requests = [kit.add(1, number, payload=bytes(400)) for number in range(12)]
+        answers = await asyncio.gather(*(asked(bookie, request) for request in requests))
+        refused = sum(answer.status is Status.TOO_MANY_REQUESTS for answer in answers)
+        assert refused, "both caches are full, and the flush takes longer than an add waits"
+        found = values(BookieMetrics(bookie).exposition().decode())
+        assert of(found, "bookie_rejected_write_requests") == refused
+        assert count("throttled_write_requests") > refused, "others found room in time"
+
+    virtually(story)
+
+
+def test_memtables_and_index_pages_count_what_found_no_room_and_what_was_there(kit: Any, virtually: Virtually) -> None:
+    async def story() -> None:
+        disk = SimulatedDisk(costs=DiskCosts(sync_s=0.002))
+        parts = [Folder(disk, "l0")]
+        store = SortedLedgerStore(Folders(parts, Random(1)), SortedConfig(memtable_bytes=1_000))
+        bookie = MeasuredBookie("b0", JournaledStorage([Folder(disk, "j0")], parts, store), BookieConfig())
+        await started(bookie)
+        statuses = [kit.add(0, number, payload=bytes(400)) for number in range(6)]
+        answers = await asyncio.gather(*(asked(bookie, request) for request in statuses))
+        refused = sum(answer.status is Status.TOO_MANY_REQUESTS for answer in answers)
+        assert refused
+        await flushed(bookie)
+        await asked(bookie, ReadRequest(0, 0))
+        found = values(BookieMetrics(bookie).exposition().decode())
+        assert of(found, "bookie_SKIP_LIST_THROTTLING") == refused
+        size = len(kit.entry_body(0, 0, payload=bytes(400)))
+        assert of(found, "bookie_SKIP_LIST_FLUSH_BYTES") == (6 - refused) * size
+        assert of(found, "bookie_NUM_INDEX_PAGES") == of(found, "bookie_LEDGER_CACHE_MISS") == 1
+        assert of(found, "bookie_LEDGER_CACHE_HIT") >= 6 - refused
+        groups = of(found, "bookie_journal_JOURNAL_FORCE_WRITE_GROUPING_TOTAL_count", journalIndex="0", success="true")
+        records = of(found, "bookie_journal_JOURNAL_FORCE_WRITE_GROUPING_TOTAL_sum", journalIndex="0", success="true")
+        assert records == 7 - refused, "the entries, and the key of the ledger"
+        assert 1 <= groups <= records
+
+    virtually(story)
+
+
+def test_runs_of_the_garbage_collector_are_timed_and_tell_what_they_compacted(kit: Any, virtually: Virtually) -> None:
+    async def story() -> None:
+        disk = SimulatedDisk(costs=DiskCosts(sync_s=0.002))
+        parts = [Folder(disk, "l0")]
+        interleaved = InterleavedConfig(EntryLogConfig(log_size_max=4_000))
+        store = InterleavedLedgerStore(Folders(parts, Random(1)), interleaved)
+        config = JournaledConfig(compaction=CompactionConfig(entries_per_s=10.0, force_always=True))
+        bookie = MeasuredBookie("b0", JournaledStorage([Folder(disk, "j0")], parts, store, config))
+        await started(bookie)
+        metadata = MemoryMetadataService().session(rng=Random(1))
+        for ledger_id in (0, 1):
+            await metadata.create_ledger(LedgerMetadata(ledger_id, 1, 1, 1, (Fragment(0, ("b0",)),)))
+        await stored(bookie, kit, *((number % 2, number) for number in range(24)))
+        await metadata.delete_ledger(1)
+        collector = GarbageCollector(bookie, metadata, GarbageConfig(600.0, 0.0))
+        await flushed(bookie)
+        await collector.run_once(is_forced=True)
+        found = values(BookieMetrics(bookie, collector).exposition().decode())
+        assert of(found, "bookie_gc_MAJOR_COMPACTION_TOTAL") == 1
+        assert of(found, "bookie_gc_ENTRY_LOG_COMPACT_RATIO") == 1
+        assert of(found, "bookie_gc_ACTIVE_LEDGER_TOTAL") in (0, 1)
+        for name in ("THREAD_RUNTIME", "GC_LEDGER_RUNTIME", "EXTRACT_META_RUNTIME", "COMPACT_RUNTIME"):
+            assert of(found, f"bookie_gc_{name}_count", success="true") == 1
+        taken = of(found, "bookie_gc_COMPACT_RUNTIME_sum", success="true")
+        assert 100 <= taken <= of(found, "bookie_gc_THREAD_RUNTIME_sum", success="true"), "ten entries a second"
+        await metadata.aclose()
+
+    virtually(story)
 
 
 def test_a_plain_bookie_has_levels_and_no_latencies(virtually: Virtually) -> None:

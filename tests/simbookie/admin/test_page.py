@@ -21,7 +21,7 @@ KINDS = {
 
 
 def rows(title: str) -> list[list[str]]:
-    text = re.split(rf"\n## {re.escape(title)}[^\n]*\n", PAGE)[1].split("\n## ")[0]
+    text = re.split(rf"\n## {re.escape(title)}[^\n]*\n", PAGE)[1].split("\n## ")[0].split("\n### ")[0]
     lines = [line for line in text.splitlines() if line.startswith("| `")]
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
 
@@ -33,6 +33,21 @@ def test_every_path_is_listed() -> None:
 def test_every_limit_is_listed_with_its_default() -> None:
     listed = [(cells[0].strip("`"), float(cells[1].replace(" ", ""))) for cells in rows("Limits")]
     assert listed == [(field.name, field.default) for field in dataclasses.fields(HttpConfig)]
+
+
+def test_every_metric_of_bookkeepers_is_there_or_listed_as_missing_with_a_reason() -> None:
+    text = PAGE.split("### Metrics of BookKeeper that are not here")[1].split("\n## ")[0]
+    missing = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| `")]
+    names = [name for row in missing for name in re.findall(r"`(\w+)`", row[0])]
+    assert len(names) == len(set(names))
+    assert all(len(row) == 2 and row[1] for row in missing)
+    theirs = (Path(__file__).parent / "bookkeeper_metrics.txt").read_text(encoding="utf-8").split()
+    there = {name for name, metric in BOOKIE_METRICS.items() if metric.is_bookkeepers}
+    assert set(names) == set(theirs) - there
+    # those of a store with a database have no name of their own, and of the buckets two stand for all
+    assert {name for name in there - set(theirs) if "_usage_buckets_" not in name} == {
+        name.replace("bookie_gc_", "bookie_") for name in theirs if name.startswith("bookie_gc_") and name in there
+    } - {name for name in there if "_usage_buckets_" in name}
 
 
 def test_every_metric_is_listed_with_its_kind_and_meaning() -> None:
