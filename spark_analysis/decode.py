@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from scenarios.history import History, HistoryError
 from spark_analysis.columns import Batch, Taken, ValueTypeError
-from spark_analysis.packed import Groups, KindOf, decode_whole
+from spark_analysis.packed import Groups, KindOf, bytes_up_to, decode_whole
 
 __all__ = ["PIECE_ROWS", "WHOLE_FILE_BYTES", "decode_files"]
 
@@ -42,14 +42,16 @@ def decode_files(
     small = Batch(schema)
     for path, name in files:
         try:
-            history = History(path)
-            whole = decode_whole(path.read_bytes()) if path.stat().st_size <= WHOLE_FILE_BYTES else None
+            data = bytes_up_to(path, WHOLE_FILE_BYTES)
+            whole = None if data is None else decode_whole(data)
+            del data
             if whole is not None:
                 small.add(Taken(name, whole.header, whole.events, whole.digest), _only(whole.groups, kinds))
                 if small.events >= _MERGED_ROWS:
                     yield from _batches_of(small)
                     small = Batch(schema)
                 continue
+            history = History(path)
             for _ in _in_pieces(history, name, schema, kinds):
                 pass  # whatever is wrong with the file has to come up before any of its rows is emitted
         except HistoryError as error:

@@ -7,12 +7,15 @@ several times faster: who finds no rows reads the file with ``History`` for the 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import msgpack
 
-from scenarios.history.schema import COMMON_FIELDS
+from scenarios.history.reader import header_problem, open_regular
+from scenarios.history.schema import COMMON_FIELDS, Event
 
 __all__ = [
     "LEADING",
@@ -21,6 +24,8 @@ __all__ = [
     "HeaderOf",
     "KindOf",
     "Whole",
+    "bytes_up_to",
+    "decode_events",
     "decode_whole",
     "group",
     "kinds_of",
@@ -49,21 +54,56 @@ class Whole(NamedTuple):
     digest: str
 
 
+def bytes_up_to(path: Path, limit: int) -> bytes | None:
+    """What the file at ``path`` holds; None if that is more than ``limit`` bytes.
+
+    Raises :class:`scenarios.history.HistoryError` where there is no file, and ``OSError`` where it cannot be read.
+    """
+    with open_regular(path) as stream:
+        return stream.read() if os.fstat(stream.fileno()).st_size <= limit else None
+
+
 def decode_whole(data: bytes) -> Whole | None:
     """What a file consists of; None where any check fails that ``History`` makes."""
-    objects = unpacker(data)
     try:
-        header = objects.unpack()
-        start = objects.tell()
-        items = list(objects)
-        footer = items.pop()
-        end = len(data) - len(msgpack.packb(footer))
-        digest = hashlib.sha256(memoryview(data)[start:end]).hexdigest()
-        if (footer["events"], footer["digest"]) != (len(items), digest):  # it may hold more
-            return None
+        header, items, digest = _unpacked(data)
         return Whole(header, group(items, kinds_of(header), 0), len(items), digest)
     except MALFORMED:
         return None
+
+
+def decode_events(data: bytes) -> tuple[HeaderOf, Iterator[Event]] | None:
+    """Header and events of a file, in order; None where any check fails that ``History`` makes."""
+    try:
+        header, items, _ = _unpacked(data)
+        kinds = kinds_of(header)
+        group(items, kinds, 0)  # for its checks
+    except MALFORMED:
+        return None
+    return header, _events(items, kinds)
+
+
+def _events(items: Sequence[Sequence[Any]], kinds: Sequence[KindOf]) -> Iterator[Event]:
+    for item in items:
+        kind, names = kinds[item[0]]
+        fields = dict(zip(names, item[len(LEADING) :], strict=False))  # group() has compared their numbers
+        yield Event(item[1], item[2], item[3], kind, item[4], fields)
+
+
+def _unpacked(data: bytes) -> tuple[HeaderOf, list[Any], str]:
+    """Header, events and digest of a file. Raises one of :data:`MALFORMED` where header or footer are not as they have to be."""
+    objects = unpacker(data)
+    header = objects.unpack()
+    if (problem := header_problem(header)) is not None:
+        raise ValueError(problem)
+    start = objects.tell()
+    items = list(objects)
+    footer = items.pop()
+    end = len(data) - len(msgpack.packb(footer))
+    digest = hashlib.sha256(memoryview(data)[start:end]).hexdigest()
+    if (footer["events"], footer["digest"]) != (len(items), digest):  # it may hold more
+        raise ValueError("the footer tells of other events")
+    return header, items, digest
 
 
 def kinds_of(header: HeaderOf) -> list[KindOf]:

@@ -131,6 +131,9 @@ def _settings(master: str | None, scratch: Path, java_options: Sequence[str]) ->
         # Everything is partitioned by history before the first question, so plans have nothing to adapt to; and the
         # union of all questions has a hundred stages, each of which would be planned anew.
         "spark.sql.adaptive.enabled": "false",
+        # The questions have more stages than the hundred whose code Spark remembers, in an order in which each would be compiled
+        # anew for every task: a fifth of all processor time.
+        "spark.sql.codegen.cache.maxEntries": "10000",
         "spark.sql.shuffle.partitions": str(max(2, os.cpu_count() or 1)),
         # Where in Python each column was made is told to the JVM in calls of their own, for messages of errors. The questions
         # have thousands of columns, and half of the time that planning them takes would go there.

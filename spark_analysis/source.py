@@ -13,6 +13,7 @@ Files are opened by the executors, so on a cluster the folder has to be visible 
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -38,6 +39,7 @@ __all__ = [
     "event_rows",
     "file_rows",
     "find_histories",
+    "list_files",
     "plan_partitions",
     "read_histories",
 ]
@@ -119,10 +121,19 @@ def plan_partitions(files: Sequence[HistoryFile], parallelism: int) -> list[File
     return partitions
 
 
+def list_files(listing: Path, files: Sequence[HistoryFile]) -> None:
+    """Write ``files`` to ``listing``, which the driver reads when the query is planned. An option would go to every task."""
+    listing.write_text(json.dumps([(file.path, file.name, file.size) for file in files]), encoding="utf-8")
+
+
+def _listed(listing: Path) -> list[HistoryFile]:
+    return [HistoryFile(*file) for file in json.loads(listing.read_text(encoding="utf-8"))]
+
+
 class HistoryDataSource(DataSource):
     """Short name ``bkhistory``. Options: ``path``, ``kinds`` (names joined by commas), ``parallelism`` (tasks wanted).
 
-    ``first`` and ``last`` are names of files: only these, and those between them, are read.
+    ``listing`` is a file with those to read, as :func:`list_files` writes it; without it the folder is searched.
     """
 
     @classmethod
@@ -148,8 +159,9 @@ class HistoryDataSource(DataSource):
             raise ValueError(f"{FORMAT} needs the path of a folder of *{SUFFIX} files")
         kinds = self.options.get("kinds")
         parallelism = int(self.options.get("parallelism", 0)) or os.cpu_count() or 1
-        names = (self.options.get("first"), self.options.get("last"))
-        return _Reader(path, names, schema, frozenset(kinds.split(",")) if kinds else None, parallelism)
+        return _Reader(
+            path, self.options.get("listing"), schema, frozenset(kinds.split(",")) if kinds else None, parallelism
+        )
 
 
 class _Reader(DataSourceReader):
@@ -158,25 +170,20 @@ class _Reader(DataSourceReader):
     def __init__(
         self,
         path: str,
-        names: tuple[str | None, str | None],
+        listing: str | None,
         schema: StructType,
         kinds: frozenset[str] | None,
         parallelism: int,
     ) -> None:
         self._path = path
-        self._names = names
+        self._listing = listing
         self._schema = schema
         self._kinds = kinds
         self._parallelism = parallelism
 
     def partitions(self) -> Sequence[InputPartition]:
         """Runs of files."""
-        first, last = self._names
-        files = [
-            file
-            for file in find_histories(self._path)
-            if (first is None or first <= file.name) and (last is None or file.name <= last)
-        ]
+        files = find_histories(self._path) if self._listing is None else _listed(Path(self._listing))
         return plan_partitions(files, self._parallelism)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -192,18 +199,18 @@ def read_histories(
     *,
     columns: StructType = TABLE_SCHEMA,
     kinds: Sequence[str] = (),
-    names: tuple[str, str] | None = None,
+    listing: Path | None = None,
 ) -> DataFrame:
     """The table of the histories in ``folder``, not read yet.
 
-    ``columns`` and ``kinds`` (all, if empty) narrow it, and ``names``: the first and the last file to read.
+    ``columns`` and ``kinds`` (all, if empty) narrow it, and ``listing``, a file of :func:`list_files`.
     """
     spark.dataSource.register(HistoryDataSource)
     reader = spark.read.format(FORMAT).schema(columns).option("parallelism", spark.sparkContext.defaultParallelism)
     if kinds:
         reader = reader.option("kinds", ",".join(kinds))
-    if names is not None:
-        reader = reader.option("first", names[0]).option("last", names[1])
+    if listing is not None:
+        reader = reader.option("listing", str(listing))
     return reader.load(str(folder))
 
 

@@ -14,7 +14,7 @@ import msgpack
 from scenarios.history.schema import COMMON_FIELDS, SCHEMA_VERSION, Event
 from scenarios.history.writer import MAGIC
 
-__all__ = ["History", "HistoryError", "read_history"]
+__all__ = ["History", "HistoryError", "header_problem", "open_regular", "read_history"]
 
 _MAX_OBJECT_BYTES: Final = 16 * 1024 * 1024
 _READ_BYTES: Final = 256 * 1024
@@ -45,7 +45,7 @@ class History:
         """Open ``path`` and read the header. Raises :class:`HistoryError`."""
         self.path = path
         self._may_be_cut = may_be_cut
-        with self._open() as stream:
+        with open_regular(path) as stream:
             self.header = self._read_header(self._unpacker(stream))
         self._kinds = self._described_kinds()
         #: The digest over all events; known once they have been read to the end.
@@ -64,7 +64,7 @@ class History:
         packer = msgpack.Packer(autoreset=True)
         kinds = self._kinds
         expected_seq = 0
-        with self._open() as stream:
+        with open_regular(self.path) as stream:
             unpacker = self._unpacker(stream)
             self._read_header(unpacker)
             while True:
@@ -98,17 +98,6 @@ class History:
         except (KeyError, TypeError, ValueError) as error:
             raise HistoryError(self.path, "does not describe its kinds of events in its header") from error
 
-    def _open(self) -> BinaryIO:
-        try:
-            # Opening a pipe would wait for somebody to write to it, and a device may have no end.
-            descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                os.close(descriptor)
-                raise HistoryError(self.path, "is no regular file")
-            return os.fdopen(descriptor, "rb")
-        except OSError as error:
-            raise HistoryError(self.path, f"cannot be opened ({error.strerror})") from error
-
     @staticmethod
     def _unpacker(stream: BinaryIO) -> msgpack.Unpacker:
         return msgpack.Unpacker(stream, max_buffer_size=_MAX_OBJECT_BYTES, read_size=_READ_BYTES, strict_map_key=False)
@@ -118,14 +107,10 @@ class History:
             header = unpacker.unpack()
         except (msgpack.UnpackException, ValueError, TypeError) as error:
             raise HistoryError(self.path, "is not a history (no readable header)") from error
-        if not isinstance(header, dict) or header.get("format") != MAGIC:
-            raise HistoryError(self.path, "is not a history (it does not start with a history header)")
-        if header.get("schema_version") != SCHEMA_VERSION:
-            raise HistoryError(
-                self.path,
-                f"has schema version {header.get('schema_version')}; this program reads version {SCHEMA_VERSION}",
-            )
-        return header
+        if (problem := header_problem(header)) is not None:
+            raise HistoryError(self.path, problem)
+        known: Mapping[str, Any] = header
+        return known
 
     def _next(self, unpacker: msgpack.Unpacker, expected_seq: int) -> Any:
         try:
@@ -151,6 +136,28 @@ class History:
         except (msgpack.UnpackException, ValueError, TypeError):
             pass
         raise HistoryError(self.path, "goes on after its footer")
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """The file at ``path``, opened. Raises :class:`HistoryError` where there is none, or something else than a file."""
+    try:
+        # Opening a pipe would wait for somebody to write to it, and a device may have no end.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise HistoryError(path, "is no regular file")
+        return os.fdopen(descriptor, "rb")
+    except OSError as error:
+        raise HistoryError(path, f"cannot be opened ({error.strerror})") from error
+
+
+def header_problem(header: object) -> str | None:
+    """Why the first object of a file is no header of a history that can be read; None if it is one."""
+    if not isinstance(header, dict) or header.get("format") != MAGIC:
+        return "is not a history (it does not start with a history header)"
+    if header.get("schema_version") != SCHEMA_VERSION:
+        return f"has schema version {header.get('schema_version')}; this program reads version {SCHEMA_VERSION}"
+    return None
 
 
 def read_history(path: Path | str) -> tuple[Mapping[str, Any], list[Event]]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import groupby, repeat
+from operator import attrgetter
 from typing import Any, Final
 from uuid import uuid4
 
@@ -23,7 +25,7 @@ from spark_analysis.schema import TABLE_SCHEMA
 
 __all__ = ["StoredHistory", "bucketed_table", "stored_histories"]
 
-_COMMON: Final = ("history", "seq", "time_us", "actor", "ledger")
+_SEQ: Final = attrgetter("seq")
 
 
 @contextmanager
@@ -150,15 +152,23 @@ def _group(rows: pa.Table) -> dict[str, _Part]:
             continue
         if not found.keys() >= set(histories):
             _begin(found, part)
-        names = [name for name in KINDS.get(kind, ()) if name in part.column_names]
-        common = [part[name].to_pylist() for name in _COMMON[1:]]
-        values = [_values(part, name) for name in names]
-        told = zip(*values, strict=True) if names else iter([()] * part.num_rows)
-        for name, seq, time_us, actor, ledger, fields in zip(histories, *common, told, strict=True):
-            found[name].events.append(Event(seq, time_us, actor, kind, ledger, dict(zip(names, fields, strict=True))))
+        events = _events(kind, part)
+        begin = 0
+        for name, run in groupby(histories):  # rows of a kind are ordered by history
+            stop = begin + sum(1 for _ in run)
+            found[name].events += events[begin:stop]
+            begin = stop
     for one in found.values():
-        one.events.sort(key=_seq)
+        one.events.sort(key=_SEQ)
     return found
+
+
+def _events(kind: str, rows: pa.Table) -> list[Event]:
+    names = [name for name in KINDS.get(kind, ()) if name in rows.column_names]
+    common = (rows[name].to_pylist() for name in ("seq", "time_us", "actor"))
+    told = zip(*(_values(rows, name) for name in names), strict=True) if names else repeat((), rows.num_rows)
+    fields = [dict(zip(names, values, strict=False)) for values in told]  # as many as names
+    return list(map(Event._make, zip(*common, repeat(kind), rows["ledger"].to_pylist(), fields, strict=False)))
 
 
 def _begin(found: dict[str, _Part], rows: pa.Table) -> None:
@@ -167,10 +177,6 @@ def _begin(found: dict[str, _Part], rows: pa.Table) -> None:
     for name, scenario, seed in told:
         if name not in found:
             found[name] = _Part(scenario, seed)
-
-
-def _seq(event: Event) -> int:
-    return event.seq
 
 
 def _values(rows: pa.Table, name: str) -> list[Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import hashlib
 import uuid
 from collections.abc import Iterable, Iterator
@@ -16,6 +15,7 @@ import pyarrow.parquet as pq
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from scenarios.history import History, HistoryError
+from spark_analysis.collector import without_collector
 from spark_analysis.columns import Batch, Taken, ValueTypeError
 from spark_analysis.dataset.survey import Chunk, Surveyed
 from spark_analysis.packed import MALFORMED, Groups, decode_whole, group, kinds_of, unpacker
@@ -75,7 +75,7 @@ class FileOutcome:
 def write_bucket(work: BucketWork) -> list[FileOutcome]:
     """Decode files and write their rows. A file that cannot be used costs its own rows only."""
     outcomes: list[FileOutcome] = []
-    with _collector_paused(), _event_file(Path(work.target)) as writer:
+    with without_collector(), _event_file(Path(work.target)) as writer:
         batch = Batch(_ARROW_SCHEMA)
         for found in work.files:
             try:
@@ -99,7 +99,7 @@ def write_chunk(work: ChunkWork) -> list[FileOutcome]:
     found = work.found
     try:
         history = History(Path(found.file.path))
-        with _collector_paused(), _event_file(Path(work.target)) as writer:
+        with without_collector(), _event_file(Path(work.target)) as writer:
             for taken, groups in _pieces(work, history):
                 batch = Batch(_ARROW_SCHEMA)
                 batch.add(taken, groups)
@@ -185,18 +185,6 @@ def _event_file(target: Path) -> Iterator[pq.ParquetWriter]:
         partial.replace(target)
     finally:
         partial.unlink(missing_ok=True)
-
-
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Decoding makes millions of lists without a cycle; looking for some among them takes longer than decoding."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def work_of(item: BucketWork | ChunkWork) -> Iterable[FileOutcome]:

@@ -9,16 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final, Protocol, TypeVar
 
 from pyspark.sql import DataFrame, SparkSession
 
 from scenarios.history import Event, History
+from spark_analysis.collector import collector_paused
 from spark_analysis.dataset.layout import DataSet, Reason, is_dataset, open_dataset
-from spark_analysis.dataset.reading import bucketed_table, stored_histories
+from spark_analysis.dataset.reading import StoredHistory, bucketed_table, stored_histories
 from spark_analysis.jobs.files import REJECTED_MAX, NoHistoriesError, Rejected, histories_in, rows_of_files
+from spark_analysis.packed import HeaderOf, bytes_up_to, decode_events
 from spark_analysis.schema import columns_of
-from spark_analysis.source import HistoryFile, read_histories
+from spark_analysis.source import HistoryFile, list_files, read_histories
 
 __all__ = ["Histories", "JudgedHistory", "Unjudged", "histories_of", "judge_files", "judge_stored"]
 
@@ -30,6 +33,9 @@ PART_BYTES: Final = 96 * 1024 * 1024
 
 #: How much less a data set takes than the files that it was made of.
 _COMPRESSION: Final = 6
+
+#: A file up to this is decoded in one go to be judged in order; its events take some twenty times as much memory.
+WHOLE_FILE_BYTES: Final = 8 * 1024 * 1024
 
 #: What is done with a history, in rows of which the first column is its name: given its name, scenario, seed and events.
 JudgedHistory = Callable[[str, str | None, int | None, Iterator[Event]], tuple[Any, ...]]
@@ -90,10 +96,9 @@ def histories_of(folder: Path | str) -> Histories:
 class _FileHistories:
     """The files below a folder, or those of them that a part has."""
 
-    def __init__(self, folder: Path | str, files: Sequence[HistoryFile], *, is_part: bool = False) -> None:
+    def __init__(self, folder: Path | str, files: Sequence[HistoryFile]) -> None:
         self._folder = folder
         self._files = files
-        self._names = (files[0].name, files[-1].name) if is_part else None
 
     @property
     def size(self) -> int:
@@ -101,13 +106,16 @@ class _FileHistories:
 
     def parts(self) -> Sequence[Histories]:
         runs = _runs(self._files, lambda file: file.size)
-        return [_FileHistories(self._folder, run, is_part=True) for run in runs] if len(runs) > 1 else [self]
+        return [_FileHistories(self._folder, run) for run in runs] if len(runs) > 1 else [self]
 
     @contextmanager
     def table(self, spark: SparkSession, columns: Sequence[str], kinds: Sequence[str]) -> Iterator[DataFrame]:
-        rows = read_histories(spark, self._folder, columns=columns_of(*columns), kinds=kinds, names=self._names)
         by_size = -(-self.size // PARTITION_BYTES)
-        yield rows.repartition(max(by_size, spark.sparkContext.defaultParallelism), "history")
+        with TemporaryDirectory(prefix="bk-verify-") as scratch:
+            listing = Path(scratch, "files.json")
+            list_files(listing, self._files)
+            rows = read_histories(spark, self._folder, columns=columns_of(*columns), kinds=kinds, listing=listing)
+            yield rows.repartition(max(by_size, spark.sparkContext.defaultParallelism), "history")
 
     def each(self, spark: SparkSession, judge: JudgedHistory, failed: Unjudged, schema: str) -> DataFrame:
         def work(files: Sequence[HistoryFile]) -> Iterator[tuple[Any, ...]]:
@@ -181,24 +189,40 @@ def _runs(items: Sequence[_Item], size: Callable[[_Item], int]) -> list[list[_It
 
 def judge_files(files: Sequence[HistoryFile], judge: JudgedHistory, failed: Unjudged) -> Iterator[tuple[Any, ...]]:
     """On an executor: a row for each of ``files``."""
-    for file in files:
+
+    def judged(file: HistoryFile) -> tuple[Any, ...]:
         try:
-            history = History(Path(file.path))
-            scenario, seed = history.header.get("scenario"), history.header.get("seed")
-            yield judge(
+            header, events = _opened(Path(file.path))
+            scenario, seed = header.get("scenario"), header.get("seed")
+            return judge(
                 file.name,
                 scenario if isinstance(scenario, str) else None,
                 seed if isinstance(seed, int) else None,
-                history.events(),
+                events,
             )
         except Exception as error:  # noqa: BLE001  whatever a history holds, the others are judged
-            yield failed(file.name, error)
+            return failed(file.name, error)
+
+    return collector_paused(map(judged, files))
+
+
+def _opened(path: Path) -> tuple[HeaderOf, Iterator[Event]]:
+    """Header and events of a history, of a small one decoded in one go. Raises :class:`HistoryError`, here or later."""
+    data = bytes_up_to(path, WHOLE_FILE_BYTES)
+    found = None if data is None else decode_events(data)
+    if found is not None:
+        return found
+    history = History(path)
+    return history.header, history.events()
 
 
 def judge_stored(files: Sequence[str], judge: JudgedHistory, failed: Unjudged) -> Iterator[tuple[Any, ...]]:
     """On an executor: a row for each history in the event ``files`` of a bucket."""
-    for history in stored_histories(files):
+
+    def judged(history: StoredHistory) -> tuple[Any, ...]:
         try:
-            yield judge(history.name, history.scenario, history.seed, history.events())
+            return judge(history.name, history.scenario, history.seed, history.events())
         except Exception as error:  # noqa: BLE001  whatever a history holds, the others are judged
-            yield failed(history.name, error)
+            return failed(history.name, error)
+
+    return collector_paused(map(judged, stored_histories(files)))
