@@ -153,7 +153,7 @@ FORMULAS: Final[Mapping[str, str]] = MappingProxyType(
         "H13": "LOG_CURSOR(cursor = c, cause = stored)@s by a => last LOG_CURSOR(cursor = c, cause = opened) before s is by a",
         "H14": (
             "LOG_CURSOR(cursor = c, cause = opened or stored)@s behind i, the first one not, LOG_ACK(i)@t, no LOG_TRIM of i's "
-            "ledger before both => LOG_READ(i) by cursor c before s or t"
+            "ledger and no LOG_CURSOR(cursor = c, cause = skipped) before both => LOG_READ(i) by cursor c before s or t"
         ),
         "H19": (
             "LOG_CURSOR(cursor = c, cause = opened)@s by a, LOG_MEMBER(cursor = c, cause = joined, member = n, mode != shared) "

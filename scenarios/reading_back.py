@@ -8,12 +8,12 @@ from typing import Final
 import anyio
 
 from bkclient.errors import BookKeeperError
-from bkclient.log import PublishSettings
+from bkclient.log import Logs, PublishSettings
 from scenarios.liveness import StuckError
 from scenarios.recording_client import RecordedClient, each_entry
-from scenarios.recording_log import RecordedLogs
+from scenarios.recording_log import RecordedLogs, partition_of
 
-__all__ = ["read_ledger_back", "read_log_back"]
+__all__ = ["names_of_parts", "read_ledger_back", "read_log_back"]
 
 #: Attempts before the run counts as stuck, and the pause between two attempts.
 ATTEMPTS: Final = 8
@@ -36,19 +36,26 @@ async def read_ledger_back(client: RecordedClient, ledger_id: int) -> None:
     raise StuckError(ledger_id, problem)
 
 
+async def names_of_parts(logs: Logs, name: str) -> list[str]:
+    """The logs that hold the messages, which :meth:`~bkclient.log.Logs.partitions` tells too, after a look at each of them."""
+    count = (await logs.info(name)).partitions
+    return [partition_of(name, number) for number in range(count)] or [name]
+
+
 async def read_log_back(client: RecordedClient, name: str, rng: Random) -> None:
     """Take the log over and read all of it; :class:`StuckError` if that is not possible. ``rng`` makes ids."""
-    logs, problem = RecordedLogs(client, rng), ""
+    logs, problem = RecordedLogs(client, rng=rng), ""
     for _ in range(ATTEMPTS):
         try:
-            async with logs.writer(name, PublishSettings(give_up_s=_PAUSE_S)):
+            await logs.info(name)
+            async with logs.writer(name, owner=client.log.actor, settings=PublishSettings(give_up_s=_PAUSE_S)):
                 pass  # the last ledger is recovered, so that its end is known
-            for part in await logs.parts(name):
+            for part in await names_of_parts(logs, name):
                 async with logs.reader(part, follow=False) as reader:
                     async for _message in reader:
                         pass
-                if await logs.is_compacted(part):
-                    async with logs.compacted_reader(part, follow=False) as reader:
+                if (await logs.info(part)).compacted is not None:
+                    async with logs.reader(part, follow=False, compacted=True) as reader:
                         async for _message in reader:
                             pass
         except BookKeeperError as error:

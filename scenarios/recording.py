@@ -35,6 +35,7 @@ __all__ = [
     "ReaderLog",
     "Recorder",
     "RecoveryRecorder",
+    "become",
     "fingerprint",
     "metadata_fields",
 ]
@@ -45,6 +46,12 @@ _HEADER: Final = struct.Struct(">qqqq")
 def fingerprint(payload: bytes) -> int:
     """What histories record instead of a payload: 63 bits of its hash."""
     return int.from_bytes(hashlib.blake2b(payload, digest_size=8).digest(), "big") >> 1
+
+
+def become(handle: object, observed: type, **fields: object) -> None:
+    """Make ``handle`` an object of the recording subclass of its class. Who made it knows no subclasses."""
+    handle.__class__ = observed
+    vars(handle).update(fields)
 
 
 def metadata_fields(metadata: LedgerMetadata, version: int) -> dict[str, Any]:
@@ -218,18 +225,26 @@ AnyWriter = LedgerWriter | AdvancedLedgerWriter
 
 
 class ClientLog:
-    """Where the clients of one process record what their application asks for and gets; numbers the readers it opens."""
+    """Where the clients of one process record what their application asks for and gets; numbers the readers it opens.
 
-    def __init__(self, recorder: Recorder, actor: str, incarnation: int) -> None:
+    ``before`` is that of the process's life before, whose numbers are not given again.
+    """
+
+    def __init__(self, recorder: Recorder, actor: str, incarnation: int, before: ClientLog | None = None) -> None:
         self.recorder = recorder
         self.actor = actor
         self._incarnation = incarnation
-        self._handles = 0
+        #: How many readers have a number.
+        self.handles: int = before.handles if before is not None else 0
+        #: By log and cursor, the parts of the process that have it open.
+        self.open_cursors: dict[tuple[str, str], list[object]] = {}
+        #: Those that several had open at the same time.
+        self.crowded_cursors: set[tuple[str, str]] = set()
 
     def new_handle(self) -> int:
         """The number of another reader."""
-        self._handles += 1
-        return self._handles
+        self.handles += 1
+        return self.handles
 
     def record(self, kind: Kind, ledger_id: int = -1, **fields: Any) -> None:
         """Record an event of this process."""

@@ -21,7 +21,7 @@ from bkclient import (
     LedgerWriter,
 )
 from bkclient.errors import TooManyRequests
-from scenarios.recording import ClientLog, ReaderLog
+from scenarios.recording import ClientLog, ReaderLog, become
 
 __all__ = ["RecordedClient", "each_entry"]
 
@@ -85,7 +85,7 @@ class _RecordedReader(LedgerReader):
 
     def tail(self, first_entry_id: int = 0, *, patience_s: float = 60.0) -> LedgerTail:
         tail = super().tail(first_entry_id, patience_s=patience_s)
-        _become(tail, _RecordedTail, _reader=self)
+        become(tail, _RecordedTail, _reader=self)
         return tail
 
     async def read_last_add_confirmed(self) -> int:
@@ -115,12 +115,6 @@ class _RecordedTail(LedgerTail):
         return entry
 
 
-def _become(handle: object, observed: type, **fields: object) -> None:
-    """Make ``handle`` an object of the recording subclass of its class. The client made it, and knows no subclasses."""
-    handle.__class__ = observed
-    vars(handle).update(fields)
-
-
 class RecordedClient(BookKeeper):
     """A client whose writers and readers record what the application does and gets; ``log`` is where."""
 
@@ -129,13 +123,13 @@ class RecordedClient(BookKeeper):
     async def create_ledger(self, **options: Any) -> LedgerWriter:
         """See :meth:`bkclient.BookKeeper.create_ledger`."""
         writer = await super().create_ledger(**options)
-        _become(writer, _RecordedWriter, _log=self.log)
+        become(writer, _RecordedWriter, _log=self.log)
         return writer
 
     async def create_advanced_ledger(self, **options: Any) -> AdvancedLedgerWriter:
         """See :meth:`bkclient.BookKeeper.create_advanced_ledger`."""
         writer = await super().create_advanced_ledger(**options)
-        _become(writer, _RecordedAdvancedWriter, _log=self.log)
+        become(writer, _RecordedAdvancedWriter, _log=self.log)
         return writer
 
     async def open_ledger(self, ledger_id: int, *, recover: bool = False, **options: Any) -> LedgerReader:
@@ -155,7 +149,7 @@ class RecordedClient(BookKeeper):
 
     async def _opened(self, ledger_id: int, opening: Any, *, recover: bool) -> LedgerReader:
         reader, log = await self.log.opened(ledger_id, opening, recover=recover)
-        _become(reader, _RecordedReader, _log=log)
+        become(reader, _RecordedReader, _log=log)
         return reader
 
 

@@ -11,14 +11,15 @@ from typing import Any, Final
 
 import anyio
 
-from bkclient.log import ConsumerMode, LogDeposed, LogSettings, MessageId, PublishSettings
+from bkclient.log import ConsumerMode, LogDeposed, LogSettings, LogWriter, MessageId, PublishSettings
 from scenarios.conditions import Conditions
 from scenarios.plan import log_operations as ops
 from scenarios.plan.base_operations import ClientOperation
 from scenarios.playing.ledgers import PlayedLedgers
 from scenarios.playing.outcomes import MissingError, all_ended
+from scenarios.reading_back import names_of_parts
 from scenarios.recording_client import RecordedClient
-from scenarios.recording_log import RecordedLogs, RecordedLogWriter
+from scenarios.recording_log import RecordedLogs
 
 __all__ = ["PlayedLogs"]
 
@@ -28,18 +29,18 @@ class PlayedLogs:
 
     def __init__(self, client: RecordedClient, ledgers: PlayedLedgers, conditions: Conditions, rng: Random) -> None:
         self._client = client
-        self._logs = RecordedLogs(client, rng)
+        self._logs = RecordedLogs(client, rng=rng)
         self._ledgers = ledgers
         self._conditions = conditions
         self._rng = rng
-        self._writers: dict[str, RecordedLogWriter] = {}
+        self._writers: dict[str, LogWriter] = {}
         #: How each operation is played.
         self._players: Final[Mapping[type[ClientOperation], Callable[[Any], Awaitable[object]]]] = {
             ops.MakeLog: self._make,
             ops.OwnLog: self._own,
             ops.PublishMessages: self._publish,
             ops.FlushLog: lambda operation: self._writer(operation.log).flush(),
-            ops.ReleaseOwnLog: lambda operation: self._writer(operation.log).release(),
+            ops.ReleaseOwnLog: lambda operation: self._writer(operation.log).aclose(),
             ops.ReadWholeLog: self._read,
             ops.TailLog: self._tail,
             ops.ConsumeLog: self._consume,
@@ -66,12 +67,13 @@ class PlayedLogs:
             min_ledger_s=0,
             max_ledger_s=operation.age_s,
         )
-        await self._logs.create(operation.log, settings, operation.partitions)
+        await self._logs.create(operation.log, settings, partitions=operation.partitions)
         self._ledgers.log_created(operation.log)
 
     async def _own(self, operation: ops.OwnLog) -> None:
         settings = PublishSettings(batch_messages=operation.batch, give_up_s=operation.give_up_s)
-        writer = self._logs.writer(operation.log, settings)
+        writer = self._logs.writer(operation.log, owner=self._client.log.actor, settings=settings)
+        await self._logs.info(operation.log)
         await writer.__aenter__()
         self._writers[operation.log] = writer
 
@@ -86,20 +88,18 @@ class PlayedLogs:
             key = f"k{number % operation.keys}" if operation.keys else None
             is_deletion = operation.deletions and number % operation.deletions == operation.deletions - 1
             payload = b"" if is_deletion else self._rng.randbytes(operation.size)
-            started.append(writer.publish_nowait(payload, key))
+            started.append(writer.publish_nowait(payload, key=key))
         if not operation.nowait:
             await all_ended(started)
 
     async def _read(self, operation: ops.ReadWholeLog) -> None:
-        for part in await self._logs.parts(operation.log):
-            how = self._logs.compacted_reader if operation.compacted else self._logs.reader
-            async with how(part, follow=False) as reader:
+        for part in await names_of_parts(self._logs, operation.log):
+            async with self._logs.reader(part, follow=False, compacted=operation.compacted) as reader:
                 async for _ in reader:
                     pass
 
     async def _tail(self, operation: ops.TailLog) -> None:
-        how = self._logs.compacted_reader if operation.compacted else self._logs.reader
-        async with how(operation.log) as reader:
+        async with self._logs.reader(operation.log, compacted=operation.compacted) as reader:
             for _ in range(operation.count):
                 await anext(reader)
                 if operation.pause_s:
@@ -115,7 +115,7 @@ class PlayedLogs:
     async def _join(self, operation: ops.JoinGroup) -> None:
         modes = {(True, False): ConsumerMode.FAILOVER, (False, True): ConsumerMode.EXCLUSIVE}
         mode = modes.get((operation.failover, operation.exclusive), ConsumerMode.SHARED)
-        async with self._logs.consumer(operation.log, operation.cursor, mode) as consumer:
+        async with self._logs.consumer(operation.log, operation.cursor, mode=mode) as consumer:
             for _ in range(operation.count):
                 try:
                     async with asyncio.timeout(operation.idle_s):
@@ -128,13 +128,13 @@ class PlayedLogs:
                     consumer.acknowledge(message)
 
     async def _recover(self, operation: ops.RecoverLogEnd) -> None:
-        ledger_id = await self._logs.open_ledger_of(operation.log)
+        ledger_id = next(iter((await self._logs.info(operation.log)).open_ledgers), None)
         if ledger_id is None:
             raise MissingError(f"no ledger of log {operation.log} can be written to")
         reader = await self._client.open_ledger(ledger_id, recover=True)
         await reader.aclose()
 
-    def _writer(self, log: str) -> RecordedLogWriter:
+    def _writer(self, log: str) -> LogWriter:
         found = self._writers.get(log)
         if found is None:
             raise MissingError(f"log {log} is not owned here")

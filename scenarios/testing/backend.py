@@ -36,7 +36,8 @@ class SimulatedBackend:
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
         self._world = stage.world
-        self._logs: dict[tuple[str, int], ClientLog] = {}
+        #: By host, the life of its process, and where that records.
+        self._logs: dict[str, tuple[int, ClientLog]] = {}
         _backends[stage.world.loop] = self
 
     def wall_clock(self) -> float:
@@ -51,10 +52,11 @@ class SimulatedBackend:
         return self._world.hosts[process.host_name]
 
     def _log(self, host: Host) -> ClientLog:
-        key = (host.name, host.incarnation)
-        if key not in self._logs:
-            self._logs[key] = ClientLog(self._stage.recorder, *key)
-        return self._logs[key]
+        incarnation, log = self._logs.get(host.name, (-1, None))
+        if log is None or incarnation != host.incarnation:
+            log = ClientLog(self._stage.recorder, host.name, host.incarnation, log)
+            self._logs[host.name] = host.incarnation, log
+        return log
 
     async def connect(
         self,

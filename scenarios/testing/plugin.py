@@ -14,7 +14,7 @@ import os
 import re
 import shlex
 import warnings
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 if TYPE_CHECKING:
+    from scenarios.model import Violation
     from scenarios.testing.cluster import TcpCluster
     from scenarios.testing.entropy import Audit
     from scenarios.testing.world import SimulatedWorld
@@ -195,13 +196,16 @@ class SimulatedFunction(pytest.Function):
             finally:
                 violations = world.finish()
             if violations:
-                told = "".join(f"\n  {found.name}, ledger {found.ledger}: {found.witness}" for found in violations)
-                pytest.fail(
-                    f"the client broke what BookKeeper promises, which is a defect of bkclient:{told}", pytrace=False
-                )
+                pytest.fail("\n".join(_broken(violations)), pytrace=False)
             _warn(self.stash[_AUDIT])
 
         return simulated
+
+
+def _broken(violations: Iterable[Violation]) -> list[str]:
+    """What is said of clauses that a run broke."""
+    told = [f"  {found.name}, ledger {found.ledger}: {found.witness}" for found in violations]
+    return ["the client broke what ledgers and logs promise, which is a defect of bkclient:", *told] if told else []
 
 
 def _async_fixture(item: pytest.Function) -> str | None:
@@ -245,17 +249,25 @@ def pytest_runtest_makereport(
     if isinstance(item, SimulatedFunction) and call.when == "call" and report.failed:
         world: SimulatedWorld = item.funcargs[_FIXTURE]  # type: ignore[assignment]
         item.stash[_FAILED] = True
-        report.sections.append(("simulated world", _story(item, world, item.stash[_AUDIT])))
+        error = None if call.excinfo is None else call.excinfo.value
+        report.sections.append(
+            (
+                "simulated world",
+                _story(item, world, item.stash[_AUDIT], call_says_so=isinstance(error, pytest.fail.Exception)),
+            )
+        )
     return report
 
 
-def _story(item: pytest.Item, world: SimulatedWorld, audit: Audit) -> str:
+def _story(item: pytest.Item, world: SimulatedWorld, audit: Audit, *, call_says_so: bool) -> str:
     path = world.history
     lines = [
         f"seed {world.seed}, ended after {world.now:.6f} virtual seconds, digest {world.digest[:16]}",
         f"again:    {_replay_command(item, world.seed)}",
         f"history:  bk-chaos show {shlex.quote(_short(path))}" if path is not None else "",
     ]
+    if not call_says_so:
+        lines += _broken(world.finish())
     if audit.uses:
         lines.append("What the seed does not decide, so that the run may not repeat itself:")
         lines += [f"  {_short(Path(use.file))}:{use.line}: {use.sentence}" for use in audit.uses]

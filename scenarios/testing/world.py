@@ -25,6 +25,7 @@ from scenarios.plan.triggers import At
 from scenarios.playing.ledgers import PlayedLedgers
 from scenarios.playing.world_acts import WorldActs
 from scenarios.recording import Recorder
+from scenarios.recording_log import recorded_logs
 from scenarios.stage import Stage
 from scenarios.testing.backend import TEST_HOST, URI, SimulatedBackend
 from scenarios.testing.entropy import Audit
@@ -161,7 +162,8 @@ class SimulatedWorld:
                 await self._world.join(task)
             return task.result()
 
-        return self._world.run(play)
+        with recorded_logs():
+            return self._world.run(play)
 
     def finish(self) -> tuple[Violation, ...]:
         """End the run and its history; the clauses of BookKeeper's protocol that its events break. Idempotent."""
@@ -364,15 +366,18 @@ class SimulatedWorld:
         return partial(self.partition, host), self.heal
 
     async def settle(self) -> None:
-        """End all faults, start all bookies, and have two new clients in turn recover and read every ledger.
+        """End all faults, start all bookies, and have two new clients in turn recover and read every ledger and every log.
 
-        So everything that was acknowledged is looked at, and the ledgers are closed. For the end of a test. Raises
-        :class:`scenarios.liveness.StuckError` for a ledger that cannot be recovered or read.
+        So everything that was acknowledged is looked at, the ledgers are closed, and logs are taken over. For the end of a test.
+        Raises :class:`scenarios.liveness.StuckError` for a ledger or log that cannot be recovered or read.
         """
         self._acts.end_all()
         for name in self.bookies:
             self._stage.restart_bookie(name)
-        await self._stage.read_back(list(self._ledgers))
+        logs = {name: log for name, log in self._stage.recorder.manifests.items() if not log.is_deleted}
+        of_logs = {ledger.ledger_id for log in logs.values() for ledger in log.ledgers}
+        whole = [name for name, log in logs.items() if log.partition < 0]
+        await self._stage.read_back([ledger for ledger in self._ledgers if ledger not in of_logs], whole)
         self._has_settled = True
 
     def _perform(self, fault: faults.Fault) -> None:

@@ -1,8 +1,9 @@
 """LogCursorsKeep: a cursor passes over nothing, delivers nothing again, and one at a time moves it.
 
-The positions of a cursor are those that were stored, by openings and since, until it was removed. Judged are what a reader gets
-by it while it is the one that opened it last; who stores a position; and, of each acknowledged message from the first position
-on, whether it was delivered by the cursor when the first position behind it was stored, or when it was acknowledged later.
+The positions of a cursor are those that were stored, by openings and since, until it was removed or reset. Judged are what a
+reader gets by it while it is the one that opened it last; who stores a position; and, of each acknowledged message from the first
+position on, whether it was delivered by the cursor when the first position behind it was stored, or when it was acknowledged
+later, unless the application had skipped something by then.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _CURSOR: Final = (*LOG_KEY, "cursor")
 def _observe(facts: Facts) -> DataFrame:
     events = facts.log_events
     removals = (
-        events.filter(is_kind(Kind.LOG_CURSOR) & (sf.col("cause") == "removed"))
+        events.filter(is_kind(Kind.LOG_CURSOR) & sf.col("cause").isin("removed", "reset"))
         .groupBy(*_CURSOR)
         .agg(sf.min("seq").alias("removed_seq"))
     )
@@ -45,7 +46,12 @@ def _observe(facts: Facts) -> DataFrame:
     starts = events.filter(is_kind(Kind.LOG_READ_START) & (sf.col("cursor") != "")).select(*reader, "cursor")
     reads = events.filter(is_kind(Kind.LOG_READ)).select(*reader, "seq", "ledger", "entry", place().alias("place"))
     reads = _kept(join_small(reads, starts, on=reader, how="inner"), removals)
-    return _again(reads, positions).union(_moved(positions)).union(_passed_over(facts, reads, positions))
+    skips = (
+        events.filter(is_kind(Kind.LOG_CURSOR) & (sf.col("cause") == "skipped"))
+        .groupBy(*_CURSOR)
+        .agg(sf.min("seq").alias("skipped_seq"))
+    )
+    return _again(reads, positions).union(_moved(positions)).union(_passed_over(facts, reads, positions, skips))
 
 
 def _kept(rows: DataFrame, removals: DataFrame) -> DataFrame:
@@ -112,7 +118,7 @@ def _moved(positions: DataFrame) -> DataFrame:
     return observed(rows, moved)
 
 
-def _passed_over(facts: Facts, reads: DataFrame, positions: DataFrame) -> DataFrame:
+def _passed_over(facts: Facts, reads: DataFrame, positions: DataFrame, skips: DataFrame) -> DataFrame:
     acks = (
         facts.log_events.filter(is_kind(Kind.LOG_ACK))
         .groupBy(*LOG_KEY, place().alias("place"), sf.struct("ledger", "entry").alias("at"), "ledger")
@@ -132,7 +138,10 @@ def _passed_over(facts: Facts, reads: DataFrame, positions: DataFrame) -> DataFr
     rows = join_small(rows, got, on=(*_CURSOR, "place"), how="left")
     rows = join_small(rows, ledgers, on=(*LOG_KEY, "ledger"), how="left")
     judged = sf.greatest("passed_seq", "ack_seq")
-    rows = rows.filter(sf.coalesce("trimmed_seq", sf.lit(NEVER)) > judged)
+    rows = join_small(rows, skips, on=_CURSOR, how="left")
+    rows = rows.filter(
+        sf.least(sf.coalesce("trimmed_seq", sf.lit(NEVER)), sf.coalesce("skipped_seq", sf.lit(NEVER))) > judged
+    )
     missing = tell(
         "H14",
         sf.coalesce("read_seq", sf.lit(NEVER)) > judged,

@@ -31,13 +31,14 @@ def _observe(facts: Facts) -> DataFrame:
         sf.col("entry").alias("cursor_entry"),
     )
     trims = events.filter(is_kind(Kind.LOG_TRIM)).select(*LEDGER_KEY, "log", "seq")
-    is_position, is_before = sf.col("cause").isin("opened", "stored"), sf.col("cursor_seq") < sf.col("seq")
+    is_before = sf.col("cursor_seq") < sf.col("seq")
+    is_position, is_noted = sf.col("cause").isin("opened", "stored"), sf.col("cause").isin("listed", "removed", "reset")
     position = sf.struct("cursor_seq", "cursor_ledger", "cursor_entry")
     met = (
         join_small(trims, cursors, on=LOG_KEY, how="left")
         .groupBy(*LEDGER_KEY, "seq", "cursor")
         .agg(
-            sf.max(sf.when(is_before & ~is_position, sf.struct("cursor_seq", "cause"))).alias("noted"),
+            sf.max(sf.when(is_before & is_noted, sf.struct("cursor_seq", "cause"))).alias("noted"),
             sf.max(sf.when(is_before & is_position, position)).alias("position"),
         )
     )

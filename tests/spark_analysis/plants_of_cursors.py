@@ -16,6 +16,10 @@ def opens(story: Story, ledger: int = -1, entry: int = 0, *, actor: str = "reade
     moves(story, ledger, entry, cause="opened", actor=actor)
 
 
+def skips(story: Story) -> None:
+    log(story, Kind.LOG_CURSOR, "reader", cursor="c", cause="skipped", entry=-1, version=-1)
+
+
 def gets_by_cursor(story: Story, *entries: int, batch: int = -1) -> None:
     for entry in entries:
         gets(story, 100 + entry, entry, batch=batch)
@@ -189,6 +193,32 @@ def a_cursor_moves_over_what_was_trimmed(story: Story) -> None:
     begins(story)
     trimmed(story)
     moves(story, 8, 0)
+
+
+@plant("LogCursorsKeep", "7:0:-1 was acknowledged", entries=0)
+def a_cursor_moves_over_a_message_before_something_is_skipped(story: Story) -> None:
+    begins(story)
+    moves(story, 7, 1)
+    skips(story)
+
+
+@near_miss("LogCursorsKeep", entries=0)
+def a_cursor_moves_over_what_the_application_skips(story: Story) -> None:
+    begins(story)
+    gets_by_cursor(story, 0)
+    skips(story)
+    moves(story, 7, 3)
+
+
+@near_miss("LogCursorsKeep", entries=0)
+def a_cursor_is_reset(story: Story) -> None:
+    begins(story)
+    gets_by_cursor(story, 0, 1)
+    moves(story, 7, 2)
+    log(story, Kind.LOG_CURSOR, "reader", cursor="c", cause="reset", entry=-1, version=-1)
+    opens(story, 7, 0)
+    gets_by_cursor(story, 0)
+    moves(story, 7, 3, actor="other")
 
 
 @near_miss("LogCursorsKeep", entries=0)

@@ -545,6 +545,15 @@ def a_ledger_is_trimmed_in_which_a_cursor_is(story: Story) -> None:
     trimmed(story)
 
 
+@plant("LogTrimKeeps", "cursor c is at 7:1", entries=0)
+def a_ledger_is_trimmed_that_a_cursor_needs_which_skipped_something(story: Story) -> None:
+    with_three(story)
+    stored(story, 7, 1)
+    noted(story, "listed")
+    noted(story, "skipped")
+    trimmed(story)
+
+
 @plant("LogTrimKeeps", "cursor c is at -1:0", entries=0)
 def a_ledger_is_trimmed_before_a_cursor_came_to_it(story: Story) -> None:
     with_three(story)

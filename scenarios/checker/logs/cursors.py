@@ -44,7 +44,8 @@ class LogCursors(LogFamily):
     H14: when a position is stored, every message before it was delivered by the cursor, to anybody; those are asked for that
     publishers were told of, from the first position on, in ledgers that were not trimmed.
 
-    After a cursor was removed nothing is asked of it any more.
+    After a cursor was removed or reset nothing is asked of it any more; nor is H14 after something was skipped: acknowledged by
+    the application without having been delivered.
     """
 
     clauses = ("H12", "H13", "H14")
@@ -53,6 +54,7 @@ class LogCursors(LogFamily):
         super().__init__(report)
         self._cursors: dict[str, _Cursor] = {}
         self._removed: set[str] = set()
+        self._skipped: set[str] = set()
         #: By reader, its cursor.
         self._readers: dict[tuple[str, int], str] = {}
         self._acked: list[Place] = []
@@ -96,9 +98,11 @@ class LogCursors(LogFamily):
     def on_cursor(self, event: Event) -> None:
         """Check who moves it, and over what."""
         name, cause = event.fields["cursor"], event.fields["cause"]
-        if cause == "removed":
+        if cause in {"removed", "reset"}:
             self._removed.add(name)
-        if cause in {"listed", "removed"} or name in self._removed:
+        elif cause == "skipped":
+            self._skipped.add(name)
+        if cause not in {"opened", "stored"} or name in self._removed:
             return
         cursor = self._cursor(name)
         position = event.ledger, event.fields["entry"]
@@ -131,7 +135,7 @@ class LogCursors(LogFamily):
                 self._check_delivered(name, cursor, place, event.seq)
 
     def _check_delivered(self, name: str, cursor: _Cursor, place: Place, seq: int) -> None:
-        if place[0] in self._trimmed:
+        if place[0] in self._trimmed or name in self._skipped:
             return
         self.checked["H14"] += 1
         if place not in cursor.delivered:

@@ -38,7 +38,7 @@ class LogTrimming(LogFamily):
             self._positions[name] = event.ledger, event.fields["entry"], event.seq
         elif cause == "listed":
             self._listed.add(name)
-        else:
+        elif cause in {"removed", "reset"}:
             self._listed.discard(name)
 
     def on_trimmed(self, event: Event) -> None:

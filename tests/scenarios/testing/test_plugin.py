@@ -237,7 +237,7 @@ def test_broken_promise_of_the_client_fails_the_test(pytester: pytest.Pytester) 
     result = run_pytest(pytester, source, "--bk-seeds=1")
     result.assert_outcomes(failed=1)
     report = "\n".join(result.outlines)
-    assert "the client broke what BookKeeper promises, which is a defect of bkclient:" in report
+    assert "the client broke what ledgers and logs promise, which is a defect of bkclient:" in report
     assert "again:    pytest" in report
 
 
