@@ -365,9 +365,9 @@ TABLE: Final[tuple[tuple[str, str, Mapping[str, str]], ...]] = (
     ),
     (
         "LogTimesGrow",
-        "The publish times of a log never go back, whoever publishes.",
+        "The publish times of a log never go back, also from one owner to the next.",
         {
-            "H21": "no message has an earlier publish time than one before it, whoever published them",
+            "H21": "no message has an earlier publish time than one before it, of the same owner or another",
         },
     ),
     (
