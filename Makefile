@@ -71,10 +71,12 @@ format: $(INSTALLED)  ## format the code
 # Environments that 'make environments' has made; runs have to come out the same with each of their Pythons.
 PYTHONS = $(wildcard build/environments/*-highest/bin/python)
 
-determinism: $(INSTALLED)  ## scenarios, plans and swarms, each run twice in one process, in others that hash differently, and with other Pythons
+determinism: $(INSTALLED)  ## scenarios, plans and swarms, each run twice in one process, in others that hash differently, and with other Pythons; nothing may use the real world
 	$(BIN)/bk-chaos determinism --seeds 100 --first-seed 0
 	$(BIN)/bk-chaos determinism --seeds 30 --first-seed 0 --transport bytes
 	$(BIN)/bk-chaos determinism --seeds 1000 --in-turn --hash-seeds 3 $(foreach python,$(PYTHONS),--python $(python))
+	$(BIN)/bk-chaos determinism --seeds 300 --in-turn --audit
+	$(BIN)/bk-chaos determinism --seeds 40 swarm swarm-live --audit --transport bytes
 
 sweep: $(INSTALLED)  ## today's seeds of every scenario, of swarms, and of everything until all marks are met; every mutant until it is found; walks of the machines
 	$(BIN)/bk-chaos sweep --seeds 500

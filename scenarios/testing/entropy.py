@@ -4,13 +4,15 @@ A world repeats itself only if nothing in it depends on anything else than the s
 are calls of C functions, which nothing can replace for good (``from time import time`` has its own reference). So while a run is
 audited, the interpreter reports every call, and those of the table below are noted with the line of the program that made them.
 Calls from the standard library and from this project count for their callers; those of ``logging`` do not count, because
-it stamps every record.
+it stamps every record. ``id()`` counts where a program calls it itself, because libraries use it for identity.
 
-A call costs a few times as much while it is audited, so the plugin audits one seed of each test.
+A call costs a few times as much while it is audited, so the plugin audits one seed of each test. :mod:`scenarios.auditing` audits
+this project itself, and loops over sets of plain objects, too.
 """
 
 from __future__ import annotations
 
+import builtins
 import datetime as dt
 import os
 import random
@@ -20,14 +22,16 @@ import sysconfig
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
-__all__ = ["Audit", "RealUse", "RealWorldWarning"]
+from scenarios.set_order import is_plain
+
+__all__ = ["LOOP_FILE", "Audit", "RealUse", "RealWorldWarning"]
 
 _PLACES_MAX: Final = 50
 
@@ -49,6 +53,8 @@ _INSTEAD: Final = {
     "sleep": "a sleep in real time; use asyncio.sleep or anyio.sleep",
     "thread": "a real thread or process; keep to tasks",
     "socket": "a real socket; use the connections of asyncio",
+    "address": "an address, another one in each process; take the object itself, or count",
+    "order": "in the order of addresses, another one in each process; use a dict, or sort",
 }
 #: C functions, and what they are.
 _FUNCTIONS: Final[dict[object, tuple[str, str]]] = {
@@ -56,6 +62,7 @@ _FUNCTIONS: Final[dict[object, tuple[str, str]]] = {
     **{function: (name, "chance") for function, name in _names(os, "urandom", "getrandom").items()},
     time.sleep: ("time.sleep", "sleep"),
     os.fork: ("os.fork", "thread"),
+    builtins.id: ("id", "address"),
 }
 #: Python functions, by their code.
 _CODES: Final[dict[object, tuple[str, str]]] = {
@@ -70,13 +77,9 @@ _SEED: Final = random.Random.seed.__code__
 _SHARED: Final = random.random.__self__  # type: ignore[attr-defined]
 
 
-def _folders() -> tuple[str, ...]:
-    ours = Path(__file__).resolve().parents[2]
-    packages = [str(ours / name) for name in ("bkclient", "simbookie", "scenarios")]
-    return tuple(f"{folder}{os.sep}" for folder in (sysconfig.get_path("stdlib"), *packages))
-
-
-_INNER: Final = _folders()
+_ROOT: Final = Path(__file__).resolve().parents[2]
+_OURS: Final = tuple(f"{_ROOT / name}{os.sep}" for name in ("bkclient", "simbookie", "scenarios"))
+_INNER: Final = (f"{sysconfig.get_path('stdlib')}{os.sep}", *_OURS)
 _SITE: Final = f"{os.sep}site-packages{os.sep}"
 _LOGGING: Final = f"{os.sep}logging{os.sep}"
 
@@ -91,10 +94,14 @@ class RealUse:
 
 
 class Audit:
-    """What was taken from the real world, by name and place; :meth:`listening` is when."""
+    """What was taken from the real world, by name and place; :meth:`listening` is when.
 
-    def __init__(self) -> None:
+    ``under_test`` are folders whose code is audited, instead of what is neither the standard library nor this project.
+    """
+
+    def __init__(self, under_test: Sequence[str] | None = None) -> None:
         self._found: dict[tuple[str, int], dict[str, str]] = {}
+        self._under_test = None if under_test is None else tuple(f"{folder}{os.sep}" for folder in under_test)
 
     @property
     def uses(self) -> list[RealUse]:
@@ -128,22 +135,31 @@ class Audit:
         if what is not None:
             self._note(frame, *what)
 
+    def note(self, file: str, line: int, name: str, kind: str) -> None:
+        """Note what is called ``name`` there."""
+        place = (file, line)
+        if place in self._found or len(self._found) < _PLACES_MAX:
+            self._found.setdefault(place, {})[name] = kind
+
     def _note(self, frame: FrameType | None, name: str, kind: str) -> None:
-        """Note the innermost caller that is neither the standard library nor this project, and what it called there."""
+        """Note the innermost caller that is audited, and what it called there."""
         while frame is not None:
             file = frame.f_code.co_filename
             if _LOGGING in file:
                 return
-            if not _is_inner(file):
-                place = (file, frame.f_lineno)
-                if place in self._found or len(self._found) < _PLACES_MAX:
-                    self._found.setdefault(place, {})[name] = kind
+            if self._is_audited(file):
+                self.note(file, frame.f_lineno, name, kind)
                 return
-            if file == _LOOP:
-                return  # the world itself: nothing of the program is below
+            if file == LOOP_FILE or kind == "address" or (self._under_test is not None and file.startswith(_OURS)):
+                return  # the world itself, or what records: nothing of the program is below
             if not file.startswith("<"):
                 name = f"{frame.f_globals.get('__name__', '')}.{frame.f_code.co_qualname}"
             frame = frame.f_back
+
+    def _is_audited(self, file: str) -> bool:
+        if self._under_test is None:
+            return not _is_inner(file)
+        return file.startswith(self._under_test) and file != LOOP_FILE
 
 
 def _method(called: Any) -> tuple[str, str] | None:
@@ -153,6 +169,8 @@ def _method(called: Any) -> tuple[str, str] | None:
         return (f"random.{called.__name__}", "chance")
     if of is dt.datetime or of is dt.date:
         return (f"datetime.{called.__name__}", "clock") if called.__name__ in _DATES else None
+    if called.__name__ == "pop" and isinstance(of, set):
+        return ("set.pop of plain objects", "order") if len(of) > 1 and any(map(is_plain, of)) else None
     if called.__name__ in _CONNECTS and isinstance(of, socket.socket):
         return (f"socket.{called.__name__}", "socket")
     return None
@@ -162,11 +180,6 @@ def _is_inner(file: str) -> bool:
     return file.startswith("<") or (file.startswith(_INNER) and _SITE not in file) or _ANYIO in file
 
 
-def _loop_file() -> str:
-    import simbookie.world.loop as module  # noqa: PLC0415  the plugin imports this module where no world is
-
-    return str(module.__file__)
-
-
-_LOOP: Final = _loop_file()
+#: Of the event loop of the simulated world.
+LOOP_FILE: Final = str(_ROOT / "simbookie" / "world" / "loop.py")
 _ANYIO: Final = f"{_SITE}anyio{os.sep}"

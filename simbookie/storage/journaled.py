@@ -138,7 +138,7 @@ class JournaledStorage:
         return self._space is None or self._space.has_high_priority_room
 
     def _disks(self) -> list[Disk]:
-        return list({id(each.disk): each.disk for each in (*self.journal_folders, *self.ledger_folders)}.values())
+        return list(dict.fromkeys(each.disk for each in (*self.journal_folders, *self.ledger_folders)))
 
     @property
     def acks_are_durable(self) -> bool:

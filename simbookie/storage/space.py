@@ -149,6 +149,5 @@ def _used(capacity: Capacity) -> float:
 
 def capacity_of(folders: Sequence[Folder]) -> Capacity:
     """What the disks of folders have together, each counted once."""
-    disks = {id(folder.disk): folder.disk for folder in folders}
-    capacities = [disk.capacity() for disk in disks.values()]
+    capacities = [disk.capacity() for disk in dict.fromkeys(folder.disk for folder in folders)]
     return Capacity(sum(each.total for each in capacities), sum(each.free for each in capacities))

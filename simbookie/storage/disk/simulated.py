@@ -152,7 +152,7 @@ class SimulatedDisk:
 
     def _files(self) -> list[Pages]:
         """All files, each once, however many names it has."""
-        return list({id(pages): pages for pages in self._names.values()}.values())
+        return list(dict.fromkeys(self._names.values()))
 
     def remove(self, path: str) -> None:
         """Remove a file."""
@@ -199,11 +199,11 @@ class SimulatedDisk:
             self._durable_names.values(),
             (change[2] for change in self._name_changes.values()),
         )
-        twins = {id(pages): pages.copy() for pages in chain.from_iterable(named) if pages is not None}
-        twin._names = {path: twins[id(pages)] for path, pages in self._names.items()}
-        twin._durable_names = {path: twins[id(pages)] for path, pages in self._durable_names.items()}
+        twins = {pages: pages.copy() for pages in chain.from_iterable(named) if pages is not None}
+        twin._names = {path: twins[pages] for path, pages in self._names.items()}
+        twin._durable_names = {path: twins[pages] for path, pages in self._durable_names.items()}
         twin._name_changes = {
-            number: (gone, come, twins[id(pages)] if pages is not None else None)
+            number: (gone, come, twins[pages] if pages is not None else None)
             for number, (gone, come, pages) in self._name_changes.items()
         }
         twin._changes_made = self._changes_made

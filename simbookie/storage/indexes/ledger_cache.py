@@ -105,7 +105,7 @@ class LedgerCache:
         self._written_anew: set[int] = set()
         self._doubted: set[int] = set()
         self._headers_written: set[int] = set()
-        self._new_names: dict[tuple[int, str], Folder] = {}
+        self._new_names: dict[tuple[Folder, str], Folder] = {}
         #: By ledger, entries that were stored again, with the place of the new copy, which is not known to be durable.
         self._unsettled: dict[int, dict[int, int]] = {}
         self._failed: StorageError | None = None
@@ -429,7 +429,7 @@ class LedgerCache:
             for key in list(self._new_names):
                 yield partial(self._sync_names, key)
 
-    def _sync_names(self, key: tuple[int, str], on_done: DurableCallback) -> None:
+    def _sync_names(self, key: tuple[Folder, str], on_done: DurableCallback) -> None:
         folder = self._new_names.pop(key)
 
         def synced(_token: object, error: StorageError | None) -> None:
@@ -441,7 +441,7 @@ class LedgerCache:
 
     def _note_name(self, folder: Folder, below: str) -> None:
         """A file in this folder has a name that is not durable."""
-        self._new_names[id(folder), below] = Folder(folder.disk, folder.file(below))
+        self._new_names[folder, below] = Folder(folder.disk, folder.file(below))
 
     def _flush_ledger(self, ledger_id: int, on_done: DurableCallback) -> None:
         try:
