@@ -19,6 +19,7 @@ from simbookie.pictures.sampling import Sampler, Samples
 from simbookie.storage.kinds import StoreKind
 from simbookie.storage.memory import MemoryStorage
 
+DOCS = Path(__file__).resolve().parents[3] / "docs"
 Virtually = Callable[[Callable[[], Any]], None]
 
 
@@ -66,6 +67,15 @@ def test_the_picture_has_a_curve_for_each_of_these(played: tuple[StoreKind, Samp
     names = {element.text for element in root.iter("{http://www.w3.org/2000/svg}text")}
     assert {"offered", "with clients", "in line", "waiting for a flush", "syncs", "flushes", "compaction"} <= names
     assert len(list(root.iter("{http://www.w3.org/2000/svg}polyline"))) == 15
+
+
+def test_the_picture_of_the_page_is_the_one_that_is_drawn_now(played: tuple[StoreKind, Samples]) -> None:
+    kind, samples = played
+    page = (DOCS / "reference" / "bookie-limits.md").read_text(encoding="utf-8")
+    assert "](../pictures/bookie-load.svg)" in page
+    if kind is StoreKind.DB:
+        drawn = (DOCS / "pictures" / "bookie-load.svg").read_text(encoding="utf-8")
+        assert drawn == load_picture(kind, samples), "bk-sim picture docs/pictures/bookie-load.svg draws it anew"
 
 
 def test_the_same_load_gives_the_same_picture() -> None:
