@@ -72,10 +72,10 @@ def test_the_picture_has_a_curve_for_each_of_these(played: tuple[StoreKind, Samp
 def test_the_picture_of_the_page_is_the_one_that_is_drawn_now(played: tuple[StoreKind, Samples]) -> None:
     kind, samples = played
     page = (DOCS / "reference" / "bookie-limits.md").read_text(encoding="utf-8")
-    assert "](../pictures/bookie-load.svg)" in page
+    assert "](../inside/load/bookie-load.svg)" in page
     if kind is StoreKind.DB:
-        drawn = (DOCS / "pictures" / "bookie-load.svg").read_text(encoding="utf-8")
-        assert drawn == load_picture(kind, samples), "bk-sim picture docs/pictures/bookie-load.svg draws it anew"
+        drawn = (DOCS / "inside" / "load" / "bookie-load.svg").read_text(encoding="utf-8")
+        assert drawn == load_picture(kind, samples), "bk-sim picture docs/inside/load/bookie-load.svg draws it anew"
 
 
 def test_the_same_load_gives_the_same_picture() -> None:
