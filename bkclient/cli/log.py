@@ -32,7 +32,7 @@ from bkclient.cli.streams import ByteSink, ByteSource
 from bkclient.log import LogMessage, Logs, LogSettings, LogWriter, MessageId, NoSuchLog, PublishSettings
 from bkclient.log.format.compression import COMPRESSIONS
 
-__all__ = ["NO_LOG", "Compress", "Name", "add_to", "run_with_logs"]
+__all__ = ["NO_LOG", "Compress", "Name", "Start", "StartMs", "add_to", "parsed_start", "run_with_logs"]
 
 NO_LOG: Final = "there is no such log"
 _WINDOW: Final = 10_000
@@ -41,7 +41,7 @@ Name = Annotated[str, typer.Argument(help="The log.", metavar="LOG", show_defaul
 Start = Annotated[
     list[str] | None,
     typer.Option(
-        help="Begin at this message, as ledger:entry:partition:batch; once for each partition.",
+        help="Begin at this message, as ledger:entry:partition:batch; once for each partition. Also: earliest, latest.",
         metavar="ID",
         show_default=False,
     ),
@@ -52,7 +52,7 @@ StartMs = Annotated[
         min=0, help="Begin at the first message published then, in ms since 1970.", metavar="MS", show_default=False
     ),
 ]
-Compress = Annotated[str, typer.Option(help="none, zlib, lz4 or zstd.", metavar="HOW")]
+Compress = Annotated[str, typer.Option(help="none, zlib, lz4, zstd or snappy.", metavar="HOW")]
 Count = Annotated[int | None, typer.Option(min=0, help="Stop after this many messages.", show_default=False)]
 
 
@@ -62,6 +62,12 @@ def add_to(group: typer.Typer) -> None:
     group.command("publish", help=_PUBLISH_HELP)(publish)
     group.command("read", help=_READ_HELP)(read)
     group.command("tail", help=_TAIL_HELP)(tail)
+
+
+def parsed_start(texts: list[str]) -> list[MessageId]:
+    """Where to begin: message ids, ``earliest`` or ``latest``; :class:`~bkclient.errors.ArgumentError` for other texts."""
+    ends = {"earliest": MessageId.EARLIEST, "latest": MessageId.LATEST}
+    return [ends.get(text) or MessageId.parse(text) for text in texts]
 
 
 def run_with_logs(
@@ -321,7 +327,7 @@ def _copy(
     sink = ByteSink(typer.get_binary_stream("stdout"))
 
     async def work(logs: Logs) -> None:
-        first = [MessageId.parse(each) for each in start] if start else earliest
+        first = parsed_start(start) if start else earliest
         done = 0
         async with logs.reader(name, first, start_ms=start_ms, follow=follow, compacted=compacted) as reader:
             while count is None or done < count:

@@ -9,12 +9,12 @@ import typer
 from bkclient.cli.access import connection_for
 from bkclient.cli.completion import complete_log
 from bkclient.cli.help import exit_codes
-from bkclient.cli.log import NO_LOG, Compress, Name, run_with_logs
+from bkclient.cli.log import NO_LOG, Compress, Name, Start, StartMs, parsed_start, run_with_logs
 from bkclient.cli.options import ConfigFile, Json, JsonLines, Metadata, Settings, Thorough
 from bkclient.cli.output import print_json, print_json_line, print_lines
 from bkclient.cli.repair import report_as_json, report_as_lines
 from bkclient.cli.running import Ending, confirm_deletion
-from bkclient.log import LogLedgerReport, LogManifest, Logs, MessageId, NoSuchLog
+from bkclient.log import LogLedgerReport, LogManifest, Logs, NoSuchLog
 
 __all__ = ["add_to"]
 
@@ -101,8 +101,10 @@ Examples:
 
 \b
 {exit_codes(ok="shown", no=NO_LOG)}
-With --json: {{"log", "logId", "epoch", "owner", "createdMs", "ledgers", "trimmedThrough", "cursors", "settings",
-"partitions"}}; entries and bytes of a ledger that may be written to are null, and each partition is shown as a log.
+With --json: {{"log", "logId", "epoch", "owner", "createdMs", "ledgers", "trimmed", "trimmedThrough", "compacted", "compacting",
+"dropped", "cursors", "settings", "partitions"}}; entries and bytes of a ledger that may be written to are null, and each
+partition is shown as a log. "compacted" is null or {{"ledgerId", "throughLedgerId", "throughEntryId", "messages"}}; "trimmed" and
+"dropped" are ledgers that are still to be deleted.
 """
 
 
@@ -123,19 +125,42 @@ def info(
             print_json(_info_as_json(name, found) | {"partitions": [_info_as_json(*part) for part in parts.items()]})
             return
         print_lines(f"log {name}: {f'owned by {found.owner}' if found.owner else 'no owner'}, epoch {found.epoch}")
-        for ledger in found.ledgers:
-            end = "open" if ledger.end is None else f"{ledger.entries} entries, {ledger.length} bytes"
-            print_lines(f"  ledger {ledger.ledger_id}: {end}")
+        print_lines(*_info_as_lines(found))
         for part, manifest in parts.items():
             entries = sum(ledger.entries for ledger in manifest.ledgers)
             print_lines(f"  {part}: {len(manifest.ledgers)} ledgers, {entries} entries")
+            print_lines(*(f"  {line}" for line in _rest_as_lines(manifest)))
         if found.cursors:
             print_lines(f"  cursors: {', '.join(found.cursors)}")
 
     run_with_logs(connection_for(metadata, config, settings), work, as_json=as_json)
 
 
+def _info_as_lines(manifest: LogManifest) -> list[str]:
+    lines = []
+    for ledger in manifest.ledgers:
+        end = "open" if ledger.end is None else f"{ledger.entries} entries, {ledger.length} bytes"
+        lines.append(f"  ledger {ledger.ledger_id}: {end}")
+    return lines + _rest_as_lines(manifest)
+
+
+def _rest_as_lines(manifest: LogManifest) -> list[str]:
+    """What there is beside the ledgers that hold messages."""
+    lines, made = [], manifest.compacted
+    if manifest.trimmed_through >= 0:
+        lines.append(f"  trimmed through ledger {manifest.trimmed_through}")
+    if made is not None:
+        through = f"{made.through_ledger_id}:{made.through_entry_id}"
+        lines.append(f"  compacted through {through}, to {made.messages} messages in ledger {made.ledger_id}")
+    if manifest.compacting >= 0:
+        lines.append(f"  being compacted, to ledger {manifest.compacting}")
+    if left := [*manifest.trimmed, *manifest.dropped]:
+        lines.append(f"  still to be deleted: ledgers {', '.join(map(str, left))}")
+    return lines
+
+
 def _info_as_json(name: str, manifest: LogManifest) -> dict[str, Any]:
+    made = manifest.compacted
     return {
         "log": name,
         "logId": manifest.log_id,
@@ -151,7 +176,18 @@ def _info_as_json(name: str, manifest: LogManifest) -> dict[str, Any]:
             }
             for ledger in manifest.ledgers
         ],
+        "trimmed": list(manifest.trimmed),
         "trimmedThrough": manifest.trimmed_through,
+        "compacted": None
+        if made is None
+        else {
+            "ledgerId": made.ledger_id,
+            "throughLedgerId": made.through_ledger_id,
+            "throughEntryId": made.through_entry_id,
+            "messages": made.messages,
+        },
+        "compacting": None if manifest.compacting < 0 else manifest.compacting,
+        "dropped": list(manifest.dropped),
         "cursors": list(manifest.cursors),
         "settings": manifest.settings.as_dict(),
     }
@@ -163,6 +199,7 @@ _TRIM_HELP: Final = f"""Delete the ledgers of a log that its retention does not 
 Examples:
   bk log trim orders
   bk log trim orders --before 7:0
+  bk log trim clicks --before 7:0:3
 
 \b
 {exit_codes(ok="trimmed, or there was nothing to trim", no=NO_LOG)}
@@ -175,7 +212,11 @@ def trim(
     *,
     before: Annotated[
         str | None,
-        typer.Option(help="Delete what lies before this message instead.", metavar="ID", show_default=False),
+        typer.Option(
+            help="Delete what lies before this message, in its partition, instead; latest is after all messages.",
+            metavar="ID",
+            show_default=False,
+        ),
     ] = None,
     metadata: Metadata = None,
     config: ConfigFile = None,
@@ -185,7 +226,7 @@ def trim(
     """Trim a log."""
 
     async def work(logs: Logs) -> None:
-        ledgers = await logs.trim(name, None if before is None else MessageId.parse(before))
+        ledgers = await logs.trim(name, None if before is None else parsed_start([before])[0])
         if as_json:
             print_json({"log": name, "ledgers": ledgers})
         else:
@@ -236,9 +277,14 @@ _CURSORS_HELP: Final = f"""List the cursors of a log, with what they have not ac
 Examples:
   bk log cursors orders
   bk log cursors orders --remove billing
+  bk log cursors orders --reset billing --start 7:0
+  bk log cursors orders --reset billing --start-ms 1764000000000
+
+With --reset everything before --start or --start-ms counts as acknowledged and nothing from there on. A program that has the
+cursor open is deposed; consumers of the group open it again.
 
 \b
-{exit_codes(ok="listed, or removed", no=NO_LOG)}
+{exit_codes(ok="listed, reset or removed", no=NO_LOG, refused="there is no such cursor, or the message was trimmed")}
 With --json, one object per line for each cursor: {{"cursor", "position", "holes", "backlogEntries"}}.
 """
 
@@ -249,16 +295,26 @@ def cursors(
     remove: Annotated[
         str | None, typer.Option(help="Remove this cursor first.", metavar="CURSOR", show_default=False)
     ] = None,
+    reset: Annotated[
+        str | None,
+        typer.Option(help="Reset this cursor first, to --start or --start-ms.", metavar="CURSOR", show_default=False),
+    ] = None,
+    start: Start = None,
+    start_ms: StartMs = None,
     metadata: Metadata = None,
     config: ConfigFile = None,
     settings: Settings = None,
     as_json: JsonLines = False,
 ) -> None:
     """List the cursors of a log."""
+    if bool(start) + (start_ms is not None) != (reset is not None):
+        raise typer.BadParameter("takes one of --start and --start-ms, which are for it only", param_hint="--reset")
 
     async def work(logs: Logs) -> None:
         if remove is not None:
             await logs.remove_cursor(name, remove)
+        if reset is not None:
+            await logs.reset_cursor(name, reset, parsed_start(start) if start else None, start_ms=start_ms)
         for cursor in await logs.cursors(name):
             if as_json:
                 facts = {"cursor": cursor.name, "position": str(cursor.position), "holes": cursor.holes}

@@ -44,7 +44,7 @@ def test_a_log_is_shown_and_trimmed(bk: Invoke) -> None:
     assert bk("log", "cursors", "b", "--remove", "none").text == ""
 
 
-@pytest.mark.parametrize("command", ["publish", "read", "tail", "info", "trim", "cursors", "check", "compact"])
+@pytest.mark.parametrize("command", ["publish", "read", "tail", "info", "trim", "cursors", "check", "compact", "set"])
 def test_a_log_that_does_not_exist_is_a_no(bk: Invoke, command: str) -> None:
     ended = bk("log", command, "missing")
     assert ended.code == 1
@@ -136,3 +136,61 @@ def test_a_log_is_compacted(bk: Invoke) -> None:
     assert bk("log", "read", "q", "--compacted", "--start-ms", "1").code == 2
     assert bk("log", "compact", "q", "--compression", "rar").code == 2
     assert len(bk("log", "check", "q", "--json").objects) == 3
+
+
+def test_settings_of_a_log_are_changed_and_shown(bk: Invoke) -> None:
+    bk("log", "create", "s", "--retention-s", "60")
+    changed = bk("log", "set", "s", "--max-entries", "7", "--retention-bytes", "1000", "--json").json
+    assert (changed["log"], changed["settings"]["max_ledger_entries"], changed["settings"]["retention_s"]) == (
+        "s",
+        7,
+        60.0,
+    )
+    bk("log", "set", "s", "--retention-s", "none", "-e", "4")
+    lines = bk("log", "set", "s").text.splitlines()
+    assert {"max_ledger_entries\t7", "retention_s\tnone", "retention_bytes\t1000", "ensemble_size\t4"} <= {*lines}
+    assert bk("log", "set", "s", "--retention-s", "long").code == 2
+    assert bk("log", "set", "s", "--ack-quorum", "9").code == 2
+
+
+def test_a_cursor_is_reset(bk: Invoke) -> None:
+    bk("log", "create", "t", "--max-entries", "1", "--min-age-s", "0")
+    ids = bk("log", "publish", "t", "--print-ids", stdin=b"x\n").text.split()
+    assert bk("log", "cursors", "t", "--reset", "c", "--start", ids[0]).code == 4
+    for options in (("--reset", "c"), ("--start", ids[0]), ("--reset", "c", "--start", ids[0], "--start-ms", "1")):
+        assert bk("log", "cursors", "t", *options).code == 2
+
+
+def test_what_was_trimmed_and_compacted_is_shown(bk: Invoke) -> None:
+    bk("log", "create", "u", "--max-entries", "1", "--min-age-s", "0")
+    for line in (b"x\n", b"y\n"):
+        bk("log", "publish", "u", "--key", "k", stdin=line)
+    before = bk("log", "info", "u", "--json").json
+    assert (before["compacted"], before["compacting"], before["trimmed"], before["dropped"]) == (None, None, [], [])
+    first, second = (ledger["ledgerId"] for ledger in before["ledgers"])
+    bk("log", "compact", "u")
+    assert bk("log", "trim", "u", "--before", "latest", "--json").json["ledgers"] == [first, second]
+    shown = bk("log", "info", "u", "--json").json
+    assert shown["trimmedThrough"] == second
+    made = shown["compacted"]
+    assert (made["throughLedgerId"], made["throughEntryId"], made["messages"]) == (second, 0, 1)
+    text = bk("log", "info", "u").text
+    assert f"trimmed through ledger {second}" in text
+    assert f"compacted through {second}:0, to 1 messages in ledger {made['ledgerId']}" in text
+    assert bk("log", "read", "u", "--start", "earliest", "--compacted").text == "y\n"
+
+
+def test_a_ledger_that_is_lost_is_given_up(bk: Invoke) -> None:
+    bk("log", "create", "v", "--max-entries", "1", "--min-age-s", "0")
+    for line in (b"x\n", b"y\n"):
+        bk("log", "publish", "v", stdin=line)
+    lost = str(bk("log", "info", "v", "--json").json["ledgers"][0]["ledgerId"])
+    assert bk("log", "drop-ledger", "v", lost, "--force").code == 4
+    assert bk("ledger", "delete", lost, "--force").code == 0
+    assert bk("log", "read", "v").code == 1
+    assert bk("log", "drop-ledger", "v", lost, stdin=b"n\n").code == 1
+    assert bk("log", "drop-ledger", "v", lost, "--json").code == 2
+    given_up = bk("log", "drop-ledger", "v", lost, "--force", "--json").json
+    assert (given_up["log"], given_up["ledgerId"], given_up["entries"]) == ("v", int(lost), 1)
+    assert bk("log", "read", "v").text == "y\n"
+    assert bk("log", "drop-ledger", "v", "99999", "--force").code == 4
