@@ -30,6 +30,8 @@ class CompactedReader(PartitionReader):
         self._options: Final = {"is_inclusive": True, "follow": follow, "start_ms": None}
         self._compacted: CompactedLedger | None = None
         self._rest: PartitionReader | None = None
+        #: Whether the place to go on at has to be found again; still so if finding it was cancelled.
+        self._is_astray = False
         #: The last message that was read; nothing up to it is told again.
         self._after: MessageId | None = None
 
@@ -70,8 +72,16 @@ class CompactedReader(PartitionReader):
             return self._ledger_id, self._next_entry_id
         return (-1, 0) if self._rest is None else self._rest.position
 
+    async def _find_again(self) -> None:
+        manifest = await self._store.manifest()
+        await self.leave()
+        await self._go(manifest)
+        self._is_astray = False
+
     async def _read(self) -> bool:
         try:
+            if self._is_astray:
+                await self._find_again()
             if self._tail is not None:
                 await self._read_compacted(self._tail)
                 return True
@@ -81,8 +91,7 @@ class CompactedReader(PartitionReader):
             manifest = await self._store.manifest()
             if manifest.compacted == self._compacted and not self._is_covered(manifest):
                 raise
-            await self.leave()
-            await self._go(manifest)
+            self._is_astray = True
             return True
         if is_more and (message := self._rest.take()) is not None:
             self._offer([message])

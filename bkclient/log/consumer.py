@@ -13,6 +13,7 @@ from bkclient._backoff import Backoff
 from bkclient._fresh import fresh
 from bkclient._news import wait_for_news
 from bkclient.errors import ArgumentError, BookKeeperError, IllegalOperation, MetadataStoreError, UnexpectedCondition
+from bkclient.log.batch_taking import check_batch
 from bkclient.log.errors import LogDeposed, may_pass
 from bkclient.log.format.message import LogMessage
 from bkclient.log.held_partition import HeldPartition
@@ -124,6 +125,18 @@ class LogConsumer:
             self._news.clear()
             due = [at for held in self._held.values() if (at := held.deliveries.due_at()) is not None]
             await wait_for_news(self._news, max(min(due) - loop.time(), 0.001) if due else None)
+
+    async def receive_batch(self, max_messages: int = 1_000) -> list[LogMessage]:
+        """The next messages for this consumer: at least one, waiting for it, and those that are at hand then.
+
+        Raises as :meth:`receive`, and a cancelled call loses nothing.
+        """
+        check_batch(max_messages)
+        found = [await self.receive()]
+        now = asyncio.get_running_loop().time()
+        while len(found) < max_messages and (message := self._taken(now)) is not None:
+            found.append(message)
+        return found
 
     def _tell_failure(self) -> None:
         """Raise what ended the reading of a partition, which begins again."""

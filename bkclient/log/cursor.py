@@ -10,6 +10,7 @@ from bkclient._backoff import Backoff
 from bkclient._fresh import fresh
 from bkclient._news import wait_for_news
 from bkclient.errors import ArgumentError, BookKeeperError, IllegalOperation, UnexpectedCondition
+from bkclient.log.batch_taking import check_batch, take_more
 from bkclient.log.errors import may_pass
 from bkclient.log.format.message import LogMessage
 from bkclient.log.format.message_id import MessageId
@@ -122,12 +123,35 @@ class LogCursor:
             if not state.is_acknowledged(place.ledger_id, place.entry_id, place.batch_index):
                 return message
 
+    async def next_batch(self, max_messages: int = 1_000) -> list[LogMessage]:
+        """The next messages that are not acknowledged: at least one, waiting for it, and those that are at hand then.
+
+        For those who deal with many at a time. Raises as ``anext``, and a cancelled call loses nothing.
+        """
+        check_batch(max_messages)
+        found = [await anext(self)]
+        self._is_running = True
+        try:
+            await take_more(self._source, found, max_messages)
+        finally:
+            self._is_running = False
+        return [message for message in found if not self._is_acknowledged(message)]
+
+    @property
+    def _source(self) -> PartitionReader | MergedReader:
+        return self._readers[0] if self._merged is None else self._merged
+
+    def _is_acknowledged(self, message: LogMessage) -> bool:
+        place = message.id
+        state = self._cursors[place.partition].state
+        return state.is_acknowledged(place.ledger_id, place.entry_id, place.batch_index)
+
     async def _next(self) -> LogMessage | None:
         """The next message that is read; None if the cursor failed meanwhile."""
         self._is_running = True
         try:
             async with asyncio.timeout(None) as self._wait:
-                return await (self._readers[0] if self._merged is None else self._merged).next()
+                return await self._source.next()
         except TimeoutError:
             if self._failure is None:
                 raise

@@ -113,7 +113,7 @@ class Logs:
             async for report in check_ledgers(store, admin, thorough=thorough):
                 yield report
 
-    async def change_settings(self, name: str, **changes: Any) -> LogSettings:
+    async def change_settings(self, name: str, /, **changes: Any) -> LogSettings:
         """Change settings of a log by name, as in ``retention_s=86_400.0``; all of them as they are then.
 
         An owner follows them from its next ledger on, and trimming at once. Of a log with partitions those of all of them

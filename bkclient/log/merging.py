@@ -26,11 +26,9 @@ class MergedReader:
     async def next(self) -> LogMessage:
         """The next message; StopAsyncIteration at the end of all. Cancellation loses nothing."""
         while True:
-            for _ in self._parts:
-                message = self._parts[self._turn].take()
-                self._turn = (self._turn + 1) % len(self._parts)
-                if message is not None:
-                    return message
+            message = self.take()
+            if message is not None:
+                return message
             idle = {*self._parts} - self._ended - {*self._tasks.values()}
             for part in self._parts:
                 if part in idle:
@@ -42,6 +40,25 @@ class MergedReader:
                 part = self._tasks.pop(task)
                 if not task.result():
                     self._ended.add(part)
+
+    def take(self) -> LogMessage | None:
+        """A message that was read already; None if there is none."""
+        for _ in self._parts:
+            message = self._parts[self._turn].take()
+            self._turn = (self._turn + 1) % len(self._parts)
+            if message is not None:
+                return message
+        return None
+
+    async def fill_now(self) -> bool:
+        """Whether there is a message to take, without waiting for one: what tasks have read until the next turn of the loop."""
+        await asyncio.sleep(0)
+        return any(part.has_ready for part in self._parts)
+
+    def put_back(self, messages: list[LogMessage]) -> None:
+        """Have messages that were taken taken again."""
+        for part in self._parts:
+            part.put_back([message for message in messages if message.id.partition == part.partition])
 
     async def stop(self) -> None:
         """End the tasks."""

@@ -7,7 +7,7 @@ from typing import Final
 
 from bkclient import Entry, LedgerReader, LedgerTail
 from bkclient._news import wait_for_news
-from bkclient.errors import NoSuchLedger
+from bkclient.errors import BookKeeperError, NoSuchLedger
 from bkclient.log.errors import LogTrimmed
 from bkclient.log.format.entry import decode_entry, publish_time
 from bkclient.log.format.message import LogMessage
@@ -37,6 +37,8 @@ class PartitionReader:
         self._partition = -1
         #: Messages that were read and not delivered, the next one at the end.
         self._ready: list[LogMessage] = []
+        #: What failed when nobody waited.
+        self._error: BookKeeperError | None = None
         self._ledger_id = -1
         self._next_entry_id = 0
         self._reader: LedgerReader | None = None
@@ -52,6 +54,16 @@ class PartitionReader:
     def position(self) -> tuple[int, int]:
         """The ledger and the entry that are read next."""
         return self._ledger_id, self._next_entry_id
+
+    @property
+    def partition(self) -> int:
+        """The number of the partition; -1 for a log without."""
+        return self._partition
+
+    @property
+    def has_ready(self) -> bool:
+        """Whether there is a message to take."""
+        return bool(self._ready)
 
     async def enter(self, manifest: LogManifest) -> None:
         """Find the beginning, in the log as ``manifest`` shows it."""
@@ -95,9 +107,29 @@ class PartitionReader:
     async def fill(self) -> bool:
         """Wait until there is a message to take; false at the end. Cancellation loses nothing."""
         while not self._ready:
+            if self._error is not None:
+                error, self._error = self._error, None
+                raise error
             if not await self._read():
                 return False
         return True
+
+    async def fill_now(self) -> bool:
+        """Whether there is a message to take, without waiting for one: one entry more is read if it is at hand."""
+        if self._ready:
+            return True
+        try:
+            async with asyncio.timeout(0):
+                return await self.fill()
+        except TimeoutError:
+            return False
+        except BookKeeperError as error:
+            self._error = error  # raised where a message is waited for
+            return False
+
+    def put_back(self, messages: list[LogMessage]) -> None:
+        """Have messages that were taken taken again."""
+        self._ready += reversed(messages)
 
     def take(self) -> LogMessage | None:
         """A message that was read already; None if there is none."""

@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from bkclient.errors import IllegalOperation
+from bkclient.log.batch_taking import check_batch, take_more
 from bkclient.log.compacted_reader import CompactedReader
 from bkclient.log.format.message import LogMessage
 from bkclient.log.format.message_id import MessageId
@@ -114,12 +115,32 @@ class LogReader:
     async def __anext__(self) -> LogMessage:
         if self._single is not None and not self._is_running and (message := self._single.take()) is not None:
             return message
-        if not self._is_entered or self._is_left:
-            raise IllegalOperation("use the reader of a log inside its 'async with' block")
-        if self._is_running:
-            raise IllegalOperation("another task waits for the next message")
+        self._check_usable()
         self._is_running = True
         try:
             return await (self._parts[0] if self._merged is None else self._merged).next()
         finally:
             self._is_running = False
+
+    async def next_batch(self, max_messages: int = 1_000) -> list[LogMessage]:
+        """The next messages, at least one, waiting for it, and those that are at hand then; none at the end.
+
+        For those who deal with many at a time. Raises as ``anext``, and a cancelled call loses nothing.
+        """
+        check_batch(max_messages)
+        try:
+            found = [await anext(self)]
+        except StopAsyncIteration:
+            return []
+        self._is_running = True
+        try:
+            await take_more(self._parts[0] if self._merged is None else self._merged, found, max_messages)
+        finally:
+            self._is_running = False
+        return found
+
+    def _check_usable(self) -> None:
+        if not self._is_entered or self._is_left:
+            raise IllegalOperation("use the reader of a log inside its 'async with' block")
+        if self._is_running:
+            raise IllegalOperation("another task waits for the next message")

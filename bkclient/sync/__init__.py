@@ -12,7 +12,7 @@ The shipped client runs on an event loop in a thread of its own; names, argument
 
 from bkclient.sync.client import PendingSyncClient, SyncBookKeeper, connect
 from bkclient.sync.ledgers import SyncAdvancedLedgerWriter, SyncLedgerReader, SyncLedgerWriter
-from bkclient.sync.logs import SyncLogReader, SyncLogs, SyncLogWriter
+from bkclient.sync.logs import SyncLogConsumer, SyncLogCursor, SyncLogReader, SyncLogs, SyncLogWriter
 
 __all__ = [
     "PendingSyncClient",
@@ -20,6 +20,8 @@ __all__ = [
     "SyncBookKeeper",
     "SyncLedgerReader",
     "SyncLedgerWriter",
+    "SyncLogConsumer",
+    "SyncLogCursor",
     "SyncLogReader",
     "SyncLogWriter",
     "SyncLogs",

@@ -10,12 +10,24 @@ from typing import TypeVar
 
 import pytest
 
-from bkclient.log import ConsumerMode, LogMessage, Logs, LogSettings, NoSuchLog, PublishSettings
+from bkclient import ClientConfig, ReadingSettings
+from bkclient.log import (
+    ConsumerMode,
+    LogCursor,
+    LogMessage,
+    LogReader,
+    Logs,
+    LogSettings,
+    MessageId,
+    NoSuchLog,
+    PublishSettings,
+)
 from tests.bkclient.fakes import FakeCluster, fake_cluster
 from tests.cancellation import Cancel, cancel_everywhere
 
 SETTINGS = LogSettings(max_ledger_entries=2, min_ledger_s=0)
 T = TypeVar("T")
+LITTLE_AHEAD = ClientConfig(reading=ReadingSettings(read_ahead_entries=1))
 NARROW = PublishSettings(max_pending_messages=2)
 
 
@@ -156,6 +168,69 @@ def test_waiting_for_the_next_message_of_several_partitions() -> None:
                     found += [message] if message is not None else []
                 found += [message async for message in reader]
             assert sorted(message.payload for message in found) == [b"%d" % number for number in range(6)]
+
+    assert cancel_everywhere(story, at_least=1) >= 1
+
+
+@pytest.mark.parametrize("kind", ["a reader", "a reader of partitions", "a cursor", "a compacted reader"])
+def test_taking_many_messages(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bkclient.log.compaction._BATCH_MESSAGES", 1)
+
+    async def story(cancel: Cancel) -> None:
+        async with fake_cluster(config=LITTLE_AHEAD) as where:
+            logs = Logs(where.bk, rng=Random(1))
+            await logs.create("many", SETTINGS, partitions=2 if kind == "a reader of partitions" else 0)
+            async with logs.writer("many", settings=PublishSettings(batch_messages=2)) as log:
+                for number in range(9):
+                    log.publish_nowait(b"%d" % number, key=str(number))
+            await logs.compact("many")
+            reader: LogReader | LogCursor = logs.reader("many", follow=False, compacted=kind == "a compacted reader")
+            if kind == "a cursor":
+                reader = logs.cursor("many", "c")
+            async with reader:
+                found = await reader.next_batch(2)
+                found += await cancel(reader.next_batch(4)) or []
+                while len(found) < 9:
+                    found += await reader.next_batch()
+                if isinstance(reader, LogReader):
+                    assert await reader.next_batch() == []
+            assert sorted(message.payload for message in found) == [b"%d" % number for number in range(9)]
+            for partition in {message.id.partition for message in found}:
+                ids = [message.id for message in found if message.id.partition == partition]
+                assert ids == sorted(set(ids))
+
+    assert cancel_everywhere(story, at_least=1) >= 1
+
+
+@pytest.mark.deep
+def test_a_compacted_reader_that_finds_its_place_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bkclient.log.compaction._BATCH_MESSAGES", 1)
+
+    async def story(cancel: Cancel) -> None:
+        async with fake_cluster(config=LITTLE_AHEAD) as where:
+            logs = await logs_of(where)
+
+            async def publish(*values: bytes) -> None:
+                async with logs.writer("log") as log:
+                    for value in values:
+                        await log.publish(value, key=value.decode())
+
+            await publish(b"0", b"1", b"2", b"3")
+            await logs.compact("log")
+            before = (await logs.info("log")).compacted
+            assert before is not None
+            async with logs.reader("log", follow=False, compacted=True) as reader:
+                found = [await anext(reader)]
+                await publish(b"4", b"5", b"6")
+                await logs.compact("log")
+                await logs.trim("log", MessageId.LATEST)
+                for bookie in where.transport.bookies.values():  # they collect their garbage
+                    for key in [key for key in bookie.entries if key[0] == before.ledger_id]:
+                        del bookie.entries[key]
+                message = await cancel(anext(reader))
+                found += [message] if message is not None else []
+                found += [each async for each in reader]
+            assert [each.payload for each in found][:4] == [b"0", b"1", b"2", b"3"]
 
     assert cancel_everywhere(story, at_least=1) >= 1
 

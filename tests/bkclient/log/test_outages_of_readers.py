@@ -8,7 +8,20 @@ from random import Random
 import pytest
 
 from bkclient.errors import BookKeeperError, DigestMismatch, IllegalOperation, MetadataStoreError, UnexpectedCondition
-from bkclient.log import CursorInfo, LogCursor, LogDeposed, LogMessage, Logs, LogTrimmed, MessageId, NoSuchLog
+from bkclient.log import (
+    CursorInfo,
+    LogCursor,
+    LogDeposed,
+    LogMessage,
+    Logs,
+    LogSettings,
+    LogTrimmed,
+    MessageId,
+    NoSuchLog,
+    PublishSettings,
+    partition_reader,
+)
+from bkclient.log.format.entry import decode_entry
 from bkclient.log.machine.changes import MoveCursorBack
 from bkclient.log.partition_reader import PartitionReader
 from simbookie.world.metadata_service import MetadataFault
@@ -145,6 +158,60 @@ def test_one_task_at_a_time_waits_for_messages_of_a_cursor() -> None:
             await asyncio.wait([waiting])
             await log.publish(b"y")
             assert (await anext(cursor)).payload == b"y"
+
+    run(story)
+
+
+def test_many_messages_are_taken_at_a_time() -> None:
+    async def story(_: VirtualCluster, logs: Logs) -> None:
+        async with logs.writer("log", settings=PublishSettings(batch_messages=3)) as log:
+            for number in range(10):
+                log.publish_nowait(b"%d" % number)
+        async with logs.reader("log", follow=False) as reader:
+            assert texts(await reader.next_batch(2)) == ["0", "1"]
+            assert (await anext(reader)).payload == b"2"
+            found = texts(await reader.next_batch(5))
+            assert found == ["3", "4", "5", "6", "7"], "of several entries"
+            while more := await reader.next_batch():
+                found += texts(more)
+            assert found == [str(number) for number in range(3, 10)]
+            for wrong in (0, True, "3"):
+                with pytest.raises(ValueError, match="max_messages"):
+                    await reader.next_batch(wrong)  # type: ignore[arg-type]
+        async with logs.cursor("log", "c") as cursor:
+            messages = [await anext(cursor) for _ in range(4)]
+            cursor.acknowledge(messages[3])
+        async with logs.cursor("log", "c") as cursor:
+            found = []
+            while len(found) < 9:
+                found += texts(await cursor.next_batch(4))
+            assert found == ["0", "1", "2", "4", "5", "6", "7", "8", "9"]
+        async with logs.consumer("log", "g") as consumer:
+            found = texts(await consumer.receive_batch(2))
+            while len(found) < 10:
+                found += texts(await consumer.receive_batch())
+            assert found == [str(number) for number in range(10)]
+
+    run(story, settings=LogSettings())
+
+
+def test_what_fails_while_more_is_taken_is_told_by_the_next_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = decode_entry
+
+    def decode(data: bytes, ledger_id: int, entry_id: int, partition: int) -> list[LogMessage]:
+        if (ledger_id, entry_id) == (0, 1):
+            raise DigestMismatch("planted", ledger_id=ledger_id, entry_id=entry_id)
+        return real(data, ledger_id, entry_id, partition)
+
+    async def story(_: VirtualCluster, logs: Logs) -> None:
+        async with published(logs, 3):
+            pass
+        monkeypatch.setattr(partition_reader, "decode_entry", decode)
+        async with logs.reader("log", follow=False) as reader:
+            assert texts(await reader.next_batch()) == ["0"]
+            with pytest.raises(DigestMismatch, match="planted"):
+                await reader.next_batch()
+            assert texts(await reader.next_batch()) == ["2"]
 
     run(story)
 

@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -22,8 +23,9 @@ import bkclient
 import bkclient.sync
 from bkclient import LedgerWriter
 from bkclient.errors import ArgumentError, BookKeeperError, ClientClosed, IllegalOperation, LedgerClosed, NoSuchLedger
-from bkclient.log import NoSuchLog
+from bkclient.log import ConsumerMode, MessageId, NoSuchLog, PublishSettings
 from bkclient.sync import SyncBookKeeper
+from bkclient.sync.bridge import Bridge
 from scenarios.testing import TcpCluster
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -101,6 +103,72 @@ def test_logs(bk: SyncBookKeeper) -> None:
     assert bk.logs.info("of-threads").epoch == 1
     with pytest.raises(NoSuchLog), bk.logs.writer("unknown"):
         pass
+
+
+def test_cursors_and_groups_of_consumers(bk: SyncBookKeeper) -> None:
+    bk.logs.create("shared")
+    with bk.logs.writer("shared") as log:
+        for number in range(8):
+            log.publish(b"%d" % number)
+    with bk.logs.cursor("shared", "c") as cursor:
+        messages = [next(cursor) for _ in range(5)]
+        cursor.acknowledge(messages[0])
+        cursor.acknowledge_all(messages[2:4])
+        cursor.flush()
+        assert cursor.backlog_entries() == 5
+        assert [place.entry_id for place in cursor.positions] == [1]
+        cursor.acknowledge_through(messages[3])
+    with bk.logs.cursor("shared", "c") as cursor:
+        assert [next(cursor).payload for _ in range(4)] == [b"4", b"5", b"6", b"7"]
+    with pytest.raises(IllegalOperation, match="inside"):
+        next(cursor)
+    bk.logs.reset_cursor("shared", "c", MessageId.LATEST)
+    assert [info.backlog_entries for info in bk.logs.cursors("shared")] == [0]
+    with bk.logs.consumer("shared", "g", mode=ConsumerMode.EXCLUSIVE) as consumer:
+        first = consumer.receive()
+        consumer.reject(first)
+        with ThreadPoolExecutor(4) as threads:
+            found = list(threads.map(lambda _: consumer.receive(), range(4)))
+        found += consumer.receive_batch(2)
+        while len(found) < 8:
+            found += consumer.receive_batch()
+        assert sorted(message.payload for message in found) == [b"%d" % number for number in range(8)]
+        consumer.acknowledge(found[0])
+        consumer.acknowledge_all(found[1:])
+        consumer.flush()
+        assert (consumer.backlog_entries(), consumer.partitions) == (0, (-1,))
+    assert bk.logs.change_settings("shared", max_ledger_entries=7).max_ledger_entries == 7
+    with pytest.raises(IllegalOperation, match="has no ledger"):
+        bk.logs.drop_lost_ledger("shared", 10**9)
+
+
+@pytest.mark.parametrize("batch_messages", [1, 100])
+def test_messages_of_a_log_cross_many_at_a_time_and_none_is_lost_between(
+    bk: SyncBookKeeper, batch_messages: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"many-{batch_messages}"
+    bk.logs.create(name)
+    with bk.logs.writer(name, settings=PublishSettings(batch_messages=batch_messages)) as log:
+        for number in range(1000):
+            log.publish_nowait(b"%d" % number)
+    crossings = 0
+    call = Bridge.call
+
+    def counted(bridge: Bridge, *args: Any, **kwargs: Any) -> Any:
+        nonlocal crossings
+        crossings += 1
+        return call(bridge, *args, **kwargs)
+
+    with bk.logs.reader(name, follow=False) as reader:
+        monkeypatch.setattr(Bridge, "call", counted)
+        found = []
+        for message in reader:
+            found.append(message)
+            if len(found) == 10:
+                break
+        found += reader
+    assert [message.payload for message in found] == [b"%d" % number for number in range(1000)]
+    assert crossings < 120
 
 
 def test_many_threads_share_a_client_and_a_writer(bk: SyncBookKeeper) -> None:
