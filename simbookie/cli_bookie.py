@@ -217,7 +217,11 @@ def bookie(
             advertised_host=advertised_host,
             advertised_port=advertised_port,
             session_timeout_s=session_timeout_s,
-            garbage=GarbageConfig(storage_conf.compaction.gc_interval_s, storage_conf.overreplicated_interval_s),
+            garbage=GarbageConfig(
+                storage_conf.compaction.gc_interval_s,
+                storage_conf.overreplicated_interval_s,
+                storage_conf.lookups_per_s,
+            ),
             exit_with_stdin=exit_with_stdin,
             storage=MemoryStorageConfig(
                 journal=JournalConfig(group_wait_max_s=journal_wait_ms / 1000, sync_latency_s=journal_sync_ms / 1000),

@@ -125,7 +125,7 @@ WITHOUT_EFFECT: Final[Mapping[str, tuple[str, ...]]] = {
         *("numAddWorkerThreads", "numReadWorkerThreads", "numLongPollWorkerThreads", "numHighPriorityWorkerThreads"),
         *("numOfMemtableFlushThreads", "numJournalCallbackThreads", "serverNumIOThreads", "serverNumAcceptorThreads"),
         *("enableBusyWait", "readWorkerThreadsThrottlingEnabled", "requestTimerTickDurationMs", "requestTimerNumTicks"),
-        *("bookieDeathWatchInterval", "maxAddsInProgressLimit", "maxReadsInProgressLimit"),
+        "bookieDeathWatchInterval",
     ),
     "memory is Python's": (
         *(
@@ -142,7 +142,7 @@ WITHOUT_EFFECT: Final[Mapping[str, tuple[str, ...]]] = {
         *("serverSockKeepalive", "serverTcpLinger", "serverTcpNoDelay", "journalRemoveFromPageCache"),
         *("serverWriteBufferLowWaterMark", "serverWriteBufferHighWaterMark"),
     ),
-    "RocksDB keeps its own defaults, and compacts locations when it sees fit, or an operator asks for it": (
+    "RocksDB keeps its own defaults": (
         *("dbStorage_rocksDB_blockCacheSize", "dbStorage_rocksDB_blockSize", "dbStorage_rocksDB_bloomFilterBitsPerKey"),
         *("dbStorage_rocksDB_checksum_type", "dbStorage_rocksDB_format_version", "dbStorage_rocksDB_logPath"),
         *("dbStorage_rocksDB_maxSizeInLevel1MB", "dbStorage_rocksDB_numFilesInLevel0", "dbStorage_rocksDB_numLevels"),
@@ -155,7 +155,6 @@ WITHOUT_EFFECT: Final[Mapping[str, tuple[str, ...]]] = {
             "defaultRocksdbConf",
             "entryLocationRocksdbConf",
             "ledgerMetadataRocksdbConf",
-            "entryLocationCompactionInterval",
         ),
     ),
     "it is always so: candidates of the garbage collector are looked up once more, a slow client is no longer read, "
@@ -165,8 +164,9 @@ WITHOUT_EFFECT: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "an index file is made while the disk has a byte left: it is small": ("minUsableSizeForIndexFileCreation",),
     "cookies are compared as they are; folders are added by hand": ("allowStorageExpansion",),
-    "looking at the metadata for garbage is not slowed down": (
-        *("gcMetadataOpRateLimit", "gcOverreplicatedLedgerMaxConcurrentRequests"),
+    "metadata are looked at one ledger after the other": ("gcOverreplicatedLedgerMaxConcurrentRequests",),
+    "maxPendingAddRequestsPerThread and maxPendingReadRequestsPerThread count everything that is not answered": (
+        *("maxAddsInProgressLimit", "maxReadsInProgressLimit"),
     ),
     "nothing reads it in BookKeeper either": ("journalAdaptiveGroupWrites", "journalReuseFiles"),
     "auto-recovery is a program of its own, `bk autorecovery`": (

@@ -21,13 +21,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from bkclient.errors import BookKeeperError, NoSuchLedger
-from bkclient.ledger import LedgerState
+from bkclient.ledger import LedgerMetadata, LedgerState
 from bkclient.metadata.base import MetadataStore
 from bkclient.metadata.tree import HasNodeTree, tree_of
 from bkclient.observability.latencies import Latencies
 from simbookie.bookie import Bookie, BookieState
 from simbookie.storage.base import StorageError
 from simbookie.storage.compaction.kinds import CompactionKind
+from simbookie.storage.compaction.plan import Throttle
 from simbookie.storage.quirks import REPAIRED, Quirk
 
 __all__ = ["GarbageCollector", "GarbageConfig"]
@@ -43,12 +44,16 @@ class GarbageConfig:
     interval_s: float = 600.0
     #: How long the last look for over-replicated ledgers must be ago; 0 for never (``gcOverreplicatedLedgerWaitTime``).
     overreplicated_interval_s: float = 86_400.0
+    #: Ledgers that are looked up in the metadata store in a second (``gcMetadataOpRateLimit``); ``None``: as many as there are.
+    lookups_per_s: float | None = None
 
     def __post_init__(self) -> None:
         if not self.interval_s > 0:
             raise ValueError(f"garbage: interval_s must be > 0, got {self.interval_s}")
         if not self.overreplicated_interval_s >= 0:
             raise ValueError(f"garbage: overreplicated_interval_s must be >= 0, got {self.overreplicated_interval_s}")
+        if self.lookups_per_s is not None and not self.lookups_per_s > 0:
+            raise ValueError(f"garbage: lookups_per_s must be > 0, got {self.lookups_per_s}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +86,7 @@ class GarbageCollector:
         self.run_times = Latencies()
         self.ledger_times = Latencies()
         self._overreplicated_at: float | None = None
+        self._throttle: Throttle | None = None
 
     @property
     def is_in_forced_run(self) -> bool:
@@ -109,7 +115,7 @@ class GarbageCollector:
             if ledger_id in known:
                 continue
             try:
-                await self._metadata.read_ledger(ledger_id)
+                await self._look_up(ledger_id)
             except NoSuchLedger:
                 if self._removes(ledger_id):
                     removed.append(ledger_id)
@@ -143,12 +149,24 @@ class GarbageCollector:
 
     async def _is_overreplicated(self, ledger_id: int) -> bool:
         try:
-            metadata = (await self._metadata.read_ledger(ledger_id)).metadata
+            metadata = await self._look_up(ledger_id)
         except NoSuchLedger:
             return False  # that is found out elsewhere
         return metadata.state is LedgerState.CLOSED and all(
             self._bookie.bookie_id not in fragment.ensemble for fragment in metadata.fragments
         )
+
+    async def _look_up(self, ledger_id: int) -> LedgerMetadata:
+        """The metadata of a ledger, when it may be asked for."""
+        rate = self.config.lookups_per_s
+        if rate is not None:
+            loop = asyncio.get_running_loop()
+            if self._throttle is None:
+                self._throttle = Throttle(rate, loop.time())
+            wait_s = self._throttle.take(1, loop.time())
+            if wait_s > 0:
+                await asyncio.sleep(wait_s)
+        return (await self._metadata.read_ledger(ledger_id)).metadata
 
     def _removes(self, ledger_id: int) -> bool:
         if self._bookie.state is not BookieState.RUNNING or not self._bookie.delete_ledger(ledger_id):

@@ -23,8 +23,10 @@ from simbookie.admin.metrics import CONTENT_TYPE, BookieMetrics
 from simbookie.bookie import Bookie, BookieState
 from simbookie.garbage import GarbageCollector
 from simbookie.storage.base import StorageError
-from simbookie.storage.db.location_compaction import LocationCompactions
+from simbookie.storage.db.location_compaction import LocationCompaction
 from simbookie.storage.db.store import DbLedgerStore
+from simbookie.storage.disk.directory import DirectoryDisk
+from simbookie.storage.folders import Folder
 from simbookie.storage.journaled import JournaledStorage
 
 __all__ = ["Administered", "Answer", "Endpoints"]
@@ -54,20 +56,20 @@ class Administered:
     connect: Callable[[], AbstractAsyncContextManager[BookKeeper]] | None = None
     jobs: Jobs = field(default_factory=Jobs)
     #: What was asked for in the present life of the bookie's store.
-    compactions: LocationCompactions | None = field(default=None, init=False)
-    _compactions_of: int = field(default=0, init=False)
 
-    def location_compactions(self) -> LocationCompactions | None:
-        """Compactions of the databases of locations; ``None`` for a store without, or while the bookie does not run."""
+    def location_compactions(self) -> dict[str, LocationCompaction]:
+        """Compactions of the databases of locations, by their paths; none where there are none, or the bookie does not run."""
         storage = self.bookie.storage
         if self.bookie.state is not BookieState.RUNNING or not isinstance(storage, JournaledStorage):
-            return None
+            return {}
         if not isinstance(storage.store, DbLedgerStore):
-            return None
-        if self.compactions is None or self._compactions_of != self.bookie.incarnation:
-            self.compactions = LocationCompactions(storage.store, storage.index_folders)
-            self._compactions_of = self.bookie.incarnation
-        return self.compactions
+            return {}
+        parts = zip(storage.index_folders, storage.store.shards, strict=True)
+        return {
+            _place(folder): shard.location_compaction
+            for folder, shard in parts
+            if shard.location_compaction is not None
+        }
 
 
 Answer = Callable[[Administered, HttpRequest], Awaitable[HttpResponse]]
@@ -128,3 +130,8 @@ async def server_config(subject: Administered, request: HttpRequest) -> HttpResp
 
 def _property(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _place(folder: Folder) -> str:
+    path = folder.file("locations")
+    return str(folder.disk.root / path) if isinstance(folder.disk, DirectoryDisk) else path

@@ -68,10 +68,7 @@ async def gc_details(subject: Administered, request: HttpRequest) -> HttpRespons
         text = "Only support GET method to retrieve GC details. If you want to trigger gc, send a POST to gc endpoint."
         return sentence(HTTPStatus.NOT_FOUND, text)
     runs = _runs(subject)
-    compactions = subject.location_compactions()
-    ended: list[tuple[float | None, int]] = []
-    if compactions is not None:
-        ended = [(compactions.ended_at.get(path), count) for path, count in compactions.done.items()]
+    ended = [(compaction.ended_at, compaction.done) for compaction in subject.location_compactions().values()]
     collectors = runs.collectors if runs is not None else []
     return json_answer(
         [
@@ -159,7 +156,7 @@ async def resume_compaction(subject: Administered, request: HttpRequest) -> Http
 async def entry_location_compact(subject: Administered, request: HttpRequest) -> HttpResponse:
     """Which databases of locations are compacted; PUT compacts some, or all. A store without has none of them."""
     compactions = subject.location_compactions()
-    running = {} if compactions is None else compactions.running
+    running = {path: compaction.is_running for path, compaction in compactions.items()}
     if request.method == "GET":
         return json_answer(running)
     if request.method != "PUT":
@@ -188,9 +185,8 @@ async def entry_location_compact(subject: Administered, request: HttpRequest) ->
             f"Bookie entry location RocksDB path: [{known}]."
         )
         return HttpResponse(HTTPStatus.BAD_REQUEST, json_answer(text).body)
-    if compactions is not None:
-        for path in wanted:
-            compactions.begin(path)
+    for path in wanted:
+        compactions[path].begin()
     return json_answer(text)
 
 

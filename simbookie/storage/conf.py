@@ -27,6 +27,7 @@ COMPACTION_KEYS: Final[_Keys] = {
     "gc_interval_s": ("gcWaitTime", MILLISECOND),
     "entries_per_s": ("compactionRateByEntries", SECOND),
     "moved_max": ("compactionMaxOutstandingRequests", 1),
+    "location_interval_s": ("entryLocationCompactionInterval", SECOND),
     "in_transactions": ("useTransactionalCompaction", 1),
     "measures_by_full_size": ("useTargetEntryLogSizeForGc", 1),
     "force_always": ("forceAllowCompaction", 1),
@@ -69,6 +70,7 @@ _SPACE_KEYS: Final[_Keys] = {
 _MEMTABLE: Final = "skipListSizeLimit"
 _FLUSH_INTERVAL: Final = "flushInterval"
 _THROTTLE: Final = "dbStorage_maxThrottleTimeMs"
+_LOOKUPS: Final = "gcMetadataOpRateLimit"
 _INTERVALS: Final = {
     "flush_interval_s": _FLUSH_INTERVAL,
     "overreplicated_interval_s": _OVERREPLICATED,
@@ -90,7 +92,7 @@ STORAGE_KEYS: Final = frozenset(
         ),
         *(key for keys in (DB_KEYS, DIRECT_KEYS) for key, _ in keys.values()),
         *(_BY_BYTES, _BYTES_RATE, _OVERREPLICATED, _MEMTABLE, _FLUSH_INTERVAL, _THROTTLE, STORAGE_CLASS, DIRECT_IO),
-        *(_RESERVE, _OLD_RATE, _SORTS),
+        *(_RESERVE, _OLD_RATE, _SORTS, _LOOKUPS),
     ]
 )
 
@@ -110,6 +112,8 @@ class StorageConf:
     flush_interval_s: float = 10.0
     #: Seconds between looks for over-replicated ledgers; 0 for never.
     overreplicated_interval_s: float = 86_400.0
+    #: Ledgers that a garbage collector looks up in the metadata store in a second.
+    lookups_per_s: float = 1_000.0
     #: Seconds that an add waits for a full store; 0: none.
     add_wait_max_s: float = 10.0
 
@@ -126,6 +130,8 @@ class StorageConf:
             )
         if not self.flush_interval_s > 0:
             raise ValueError(f"storage: flush_interval_s must be > 0, got {self.flush_interval_s}")
+        if not self.lookups_per_s > 0:
+            raise ValueError(f"storage: lookups_per_s must be > 0, got {self.lookups_per_s}")
         for name in ("overreplicated_interval_s", "add_wait_max_s"):
             if not getattr(self, name) >= 0:
                 raise ValueError(f"storage: {name} must be >= 0, got {getattr(self, name)}")
@@ -155,6 +161,8 @@ class StorageConf:
         for name, key in _INTERVALS.items():
             if key in conf:
                 values[name] = parsed("storage", key, conf[key].strip(), float, MILLISECOND)
+        if _LOOKUPS in conf:
+            values["lookups_per_s"] = parsed("storage", _LOOKUPS, conf[_LOOKUPS].strip(), float)
         return cls(
             journal=JournalSettings.from_conf(conf),
             compaction=_compaction(conf),

@@ -89,6 +89,10 @@ class InterleavedLedgerStore:
         """All its logs have one collector."""
         return (self,)
 
+    @property
+    def location_compaction(self) -> None:
+        """Index files are never compacted."""
+
     def has_ledger(self, ledger_id: int) -> bool:
         """Whether a ledger exists."""
         return ledger_id in self.cache

@@ -27,7 +27,17 @@ from simbookie.storage.base import CrashMode, DurableCallback, LedgerInfo, ReadC
 from simbookie.storage.entry_logs.logger import EntryLogger
 from simbookie.storage.steps import CrashPoint, OnStep, no_step
 
-__all__ = ["LATEST", "Checkpoint", "CollectedStore", "CrashPoint", "LedgerStore", "OnStep", "StoreOwner", "no_step"]
+__all__ = [
+    "LATEST",
+    "Checkpoint",
+    "CollectedStore",
+    "CrashPoint",
+    "LedgerStore",
+    "OnStep",
+    "StoreOwner",
+    "ToCompact",
+    "no_step",
+]
 
 Checkpoint = tuple[tuple[int, int], ...]
 """``(file id, offset)`` in each journal, in the order of the journals; compared like any tuple."""
@@ -56,12 +66,25 @@ class StoreOwner(Protocol):
         ...
 
 
+class ToCompact(Protocol):
+    """Something that takes less space after it is compacted."""
+
+    def begin(self) -> None:
+        """Compact it, beside everything else, unless that is under way."""
+        ...
+
+
 class CollectedStore(Protocol):
     """Entry logs and the index that says where in them entries are: what a garbage collector of its own looks after."""
 
     @property
     def logger(self) -> EntryLogger:
         """The entry logs."""
+        ...
+
+    @property
+    def location_compaction(self) -> ToCompact | None:
+        """The index, if it is a database that can be compacted."""
         ...
 
     def has_ledger(self, ledger_id: int) -> bool:

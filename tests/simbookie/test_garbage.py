@@ -56,6 +56,25 @@ async def test_a_ledger_missed_by_the_listing_is_looked_up_before_it_goes(kit: A
     await store.aclose()
 
 
+def test_so_many_ledgers_are_looked_up_in_a_second(kit: Any, virtually: Virtually) -> None:
+    async def story() -> None:
+        store = MemoryMetadataService().session(rng=Random(1))
+        bench = kit.Bench()
+        for ledger_id in range(31):
+            await bench.ask(kit.add(ledger_id, 0))
+        loop = asyncio.get_running_loop()
+        for rate, seconds in ((10.0, 3.0), (None, 0.0)):
+            began = loop.time()
+            collector = GarbageCollector(bench.bookie, store, GarbageConfig(lookups_per_s=rate))
+            assert len(await collector.collect()) == 31
+            assert loop.time() - began == pytest.approx(seconds)
+            for ledger_id in range(100, 131):
+                await bench.ask(kit.add(ledger_id, 0))
+        await store.aclose()
+
+    virtually(story)
+
+
 @pytest.mark.rule("D12")
 async def test_a_store_that_fails_proves_nothing(kit: Any) -> None:
     class Broken(MemoryMetadataStore):
@@ -103,7 +122,7 @@ def test_it_runs_at_its_interval_and_survives_failures_and_restarts(kit: Any, vi
     virtually(story)
 
 
-@pytest.mark.parametrize("fields", [{"interval_s": 0}, {"overreplicated_interval_s": -1}])
-def test_an_interval_must_be_positive(fields: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match="interval"):
+@pytest.mark.parametrize("fields", [{"interval_s": 0}, {"overreplicated_interval_s": -1}, {"lookups_per_s": 0}])
+def test_intervals_and_rates_must_be_positive(fields: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="garbage"):
         GarbageConfig(**fields)

@@ -17,6 +17,7 @@ import asyncio
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from random import Random
 
 from bkclient.observability.latencies import Latencies
 from simbookie.storage.base import DurableCallback, StorageError, StorageIOError
@@ -57,7 +58,10 @@ class CollectorStats:
 
 
 class EntryLogCollector:
-    """Collects the garbage of ``store``, in runs that are asked for. Must be made inside a running loop."""
+    """Collects the garbage of ``store``, in runs that are asked for. Must be made inside a running loop.
+
+    ``number`` is that of the collector among those of a bookie, whose locations are not compacted all at one time.
+    """
 
     def __init__(
         self,
@@ -66,6 +70,7 @@ class EntryLogCollector:
         *,
         on_step: OnStep = no_step,
         quirks: frozenset[Quirk] = REPAIRED,
+        number: int = 0,
     ) -> None:
         self.config = config if config is not None else CompactionConfig()
         self.stats = CollectorStats()
@@ -73,7 +78,7 @@ class EntryLogCollector:
         self._step = on_step
         self._quirks = quirks
         self._loop = asyncio.get_running_loop()
-        self.schedule = CompactionSchedule(self.config, self._loop.time())
+        self.schedule = CompactionSchedule(self.config, self._loop.time(), Random(f"collector {number}"))  # noqa: S311
         rate = self.config.bytes_per_s if self.config.bytes_per_s is not None else self.config.entries_per_s
         self._throttle = Throttle(rate, self._loop.time())
         self._usages: dict[int, LogUsage] = {}
@@ -178,6 +183,9 @@ class EntryLogCollector:
                 self.stats.major_compactions += 1
             else:
                 self.stats.minor_compactions += 1
+        locations = self._store.location_compaction
+        if locations is not None and self.schedule.takes_locations(self._loop.time()):
+            locations.begin()
 
     def _next_turn(self, on_done: DurableCallback) -> None:
         self._loop.call_soon(on_done, None, None)

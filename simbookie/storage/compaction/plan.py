@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from random import Random
 from typing import Final
 
 from simbookie.storage.compaction.kinds import CompactionKind
@@ -58,6 +59,9 @@ class CompactionConfig:
     bytes_per_s: float | None = None
     #: So many entries are copied before their new locations are made durable (``compactionMaxOutstandingRequests``).
     moved_max: int = 100_000
+    #: How long the last compaction of a database of locations must be ago, with a random part of the same added each time; 0 or
+    #: less: never (``entryLocationCompactionInterval``).
+    location_interval_s: float = -1.0
     #: Whether a log is compacted into one of its own, which replaces it when it is complete (``useTransactionalCompaction``).
     in_transactions: bool = False
     #: Whether a small log counts as one of full size that is nearly empty (``useTargetEntryLogSizeForGc``).
@@ -81,6 +85,10 @@ class CompactionConfig:
                 raise ValueError("compaction: the minor interval must be shorter than the major one")
             if self.minor.threshold >= self.major.threshold:
                 raise ValueError("compaction: the minor threshold must be lower than the major one")
+        if 0 < self.location_interval_s < self.gc_interval_s:
+            raise ValueError(
+                f"compaction: location_interval_s must be >= gc_interval_s ({self.gc_interval_s}), got {self.location_interval_s}"
+            )
         if not (self.entries_per_s > 0 and (self.bytes_per_s is None or self.bytes_per_s > 0) and self.moved_max > 0):
             raise ValueError(f"compaction: rates and moved_max must be > 0, got {self}")
 
@@ -131,9 +139,13 @@ def in_order(usages: Iterable[tuple[int, float]], threshold: float) -> list[int]
 class CompactionSchedule:
     """When which kind of compaction is due. Times are those of the caller's clock."""
 
-    def __init__(self, config: CompactionConfig, now: float) -> None:
+    def __init__(self, config: CompactionConfig, now: float, rng: Random | None = None) -> None:
         self._config = config
+        self._rng = rng if rng is not None else Random(0)  # noqa: S311
         self.last_major = self.last_minor = now
+        #: When locations are to be compacted next, if ever.
+        self.locations_due = 0.0
+        self._plan_locations(now)
         #: The kinds that do not run, as an operator wants it. What a disk has left is looked at beside that.
         self.suspended: set[CompactionKind] = set()
         #: What the disk has left.
@@ -168,6 +180,16 @@ class CompactionSchedule:
         if is_forced and self._config.force_always and 0 < rule.threshold < 1:
             return True
         return rule.is_enabled and (is_forced or age > rule.interval_s)
+
+    def takes_locations(self, now: float) -> bool:
+        """Whether locations are to be compacted now; if so, they are due again in an interval and a random part of it."""
+        if self._config.location_interval_s <= 0 or now <= self.locations_due:
+            return False
+        self._plan_locations(now)
+        return True
+
+    def _plan_locations(self, now: float) -> None:
+        self.locations_due = now + self._config.location_interval_s * (1 + self._rng.random())
 
     def ran(self, kind: CompactionKind, now: float) -> None:
         """A compaction ended now, whatever came of it. A major one does what a minor one would have done."""

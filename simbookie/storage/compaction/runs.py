@@ -34,7 +34,10 @@ class CollectorRuns:
     ) -> None:
         self._parts = tuple(parts)
         self._config = config
-        self.collectors = [EntryLogCollector(part, config, on_step=on_step, quirks=quirks) for part in self._parts]
+        self.collectors = [
+            EntryLogCollector(part, config, on_step=on_step, quirks=quirks, number=number)
+            for number, part in enumerate(self._parts)
+        ]
         self._running: Steps | None = None
 
     @property

@@ -1,54 +1,40 @@
-"""Compaction of the databases that say where entries are, as an operator asks for it: one for each part of a store."""
+"""Compaction of a database that says where entries are, when it is due or an operator asks for it."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from functools import partial
 from typing import Final
 
 from simbookie.storage.base import StorageError
-from simbookie.storage.db.store import DbLedgerStore
-from simbookie.storage.disk.directory import DirectoryDisk
-from simbookie.storage.folders import Folder
+from simbookie.storage.db.key_value import KeyValueStore
 
-__all__ = ["LocationCompactions"]
+__all__ = ["LocationCompaction"]
 
 _log: Final = logging.getLogger(__name__)
 
 
-class LocationCompactions:
-    """Those of ``store`` in ``folders``, while it serves. Must be made inside a running loop."""
+class LocationCompaction:
+    """That of ``database``, which is in the folder ``path``."""
 
-    def __init__(self, store: DbLedgerStore, folders: tuple[Folder, ...]) -> None:
-        self._databases = {
-            _place(folder): shard.locations.database for folder, shard in zip(folders, store.shards, strict=True)
-        }
-        self._running: set[str] = set()
-        #: How many were done, by the path of the database, and when the last one was, on the loop's clock.
-        self.done = dict.fromkeys(self._databases, 0)
-        self.ended_at: dict[str, float] = {}
+    def __init__(self, path: str, database: KeyValueStore) -> None:
+        self.path = path
+        self._database = database
+        self.is_running = False
+        #: How often it was done, and when it ended last, on the loop's clock.
+        self.done = 0
+        self.ended_at: float | None = None
 
-    @property
-    def running(self) -> dict[str, bool]:
-        """By the path of each database whether it is compacted."""
-        return {path: path in self._running for path in self._databases}
+    def begin(self) -> None:
+        """Compact the database, unless that is under way."""
+        if not self.is_running:
+            self.is_running = True
+            self._database.compact(self._ended, None)
 
-    def begin(self, path: str) -> None:
-        """Compact a database, unless that is under way."""
-        if path not in self._running:
-            self._running.add(path)
-            self._databases[path].compact(partial(self._ended, path), None)
-
-    def _ended(self, path: str, _token: object, error: StorageError | None) -> None:
-        self._running.discard(path)
+    def _ended(self, _token: object, error: StorageError | None) -> None:
+        self.is_running = False
         if error is not None:
-            _log.warning("%s could not be compacted: %s", path, error)
+            _log.warning("%s could not be compacted: %s", self.path, error)
             return
-        self.done[path] += 1
-        self.ended_at[path] = asyncio.get_running_loop().time()
-
-
-def _place(folder: Folder) -> str:
-    path = folder.file("locations")
-    return str(folder.disk.root / path) if isinstance(folder.disk, DirectoryDisk) else path
+        self.done += 1
+        self.ended_at = asyncio.get_running_loop().time()

@@ -34,6 +34,7 @@ from simbookie.storage.db.counts import ShardCounts
 from simbookie.storage.db.disk_reads import DiskRead, ReadAhead
 from simbookie.storage.db.key_value import OpenDatabase
 from simbookie.storage.db.ledger_index import LedgerIndex
+from simbookie.storage.db.location_compaction import LocationCompaction
 from simbookie.storage.db.locations import LocationBatch, LocationIndex
 from simbookie.storage.db.read_cache import ReadCache
 from simbookie.storage.db.settings import DbConfig
@@ -91,6 +92,7 @@ class DbShard:
                 each.cancel()
         self._running = self._timer = None
         self._opened = None
+        self.location_compaction: LocationCompaction | None = None
         #: What is to be done to logs and index, one after the other; the first is under way.
         self._jobs: deque[tuple[Iterator[WaitingStep], DurableCallback, object]] = deque()
         self._active = WriteCache(self.config.write_cache_bytes // 2, self._quirks)
@@ -119,6 +121,7 @@ class DbShard:
             ledgers.close()
             raise
         self._opened = owner, index, locations
+        self.location_compaction = LocationCompaction("locations", locations.database)
 
     @property
     def _owner(self) -> StoreOwner:

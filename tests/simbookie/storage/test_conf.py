@@ -24,6 +24,8 @@ DEFAULTS = {
     "compactionRateByEntries": "1000",
     "compactionRateByBytes": "1000000",
     "compactionMaxOutstandingRequests": "100000",
+    "entryLocationCompactionInterval": "-1",
+    "gcMetadataOpRateLimit": "1000",
     "useTransactionalCompaction": "false",
     "useTargetEntryLogSizeForGc": "false",
     "forceAllowCompaction": "false",

@@ -95,6 +95,7 @@ def test_a_forced_run_does_a_major_compaction_unless_there_is_none() -> None:
         {"entries_per_s": 0},
         {"bytes_per_s": 0},
         {"moved_max": 0},
+        {"location_interval_s": 599.0},
     ],
 )
 def test_settings_that_contradict_each_other_are_refused(wrong: dict[str, Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable
 from functools import partial
 from random import Random
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from simbookie.storage.base import CrashMode
 from simbookie.storage.compaction.collector import EntryLogCollector
 from simbookie.storage.compaction.plan import CompactionConfig
+from simbookie.storage.compaction.runs import CollectorRuns
 from simbookie.storage.db.settings import DbConfig
 from simbookie.storage.db.store import DbLedgerStore
 from simbookie.storage.entry_logs.config import EntryLogConfig
@@ -191,3 +193,47 @@ def test_what_was_flushed_is_readable_whatever_is_collected_and_compacted(
         loop.run_until_complete(story())
     finally:
         loop.close()
+
+
+def test_locations_are_compacted_when_an_interval_and_a_random_part_of_it_are_over(virtually: Virtually) -> None:
+    async def story() -> None:
+        disks = [CountingDisk(), CountingDisk()]
+        store = DbLedgerStore(folders(*disks), DbConfig(write_cache_bytes=1 << 20))
+        store.open(Owner())
+        config = CompactionConfig(location_interval_s=10_000.0)
+        runs = CollectorRuns(store.collected, config)
+        loop, began = asyncio.get_running_loop(), asyncio.get_running_loop().time()
+        ended: list[list[float]] = [[], []]
+        while loop.time() - began < 60_000:
+            await asyncio.sleep(100)
+            await done(runs.collect)
+            await asyncio.sleep(0)
+            for shard, times in zip(store.shards, ended, strict=True):
+                compaction = shard.location_compaction
+                assert compaction is not None
+                assert not compaction.is_running
+                if compaction.done > len(times):
+                    times.append(loop.time() - began)
+        for times in ended:
+            waits = [later - earlier for earlier, later in itertools.pairwise([0.0, *times])]
+            assert len(times) >= 3
+            assert all(10_000 < wait <= 20_100 for wait in waits), waits
+            assert len({round(wait, -3) for wait in waits}) > 1, "a random part is added each time"
+        assert ended[0] != ended[1], "parts do so at different times"
+
+    virtually(story)
+
+
+def test_locations_are_left_alone_by_default(virtually: Virtually) -> None:
+    async def story() -> None:
+        store = DbLedgerStore(folders(CountingDisk()), DbConfig(write_cache_bytes=1 << 20))
+        store.open(Owner())
+        runs = CollectorRuns(store.collected, CompactionConfig())
+        await asyncio.sleep(1e6)
+        await done(partial(runs.collect, is_forced=True))
+        await asyncio.sleep(1)
+        (shard,) = store.shards
+        assert shard.location_compaction is not None
+        assert shard.location_compaction.done == 0
+
+    virtually(story)
