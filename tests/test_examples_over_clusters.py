@@ -8,7 +8,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -121,46 +121,78 @@ def chaos_test(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.deep
-def test_chaos_test_of_the_store_passes_and_finds_a_store_that_reads_before_it_owns_the_log(tmp_path: Path) -> None:
-    passing = chaos_test(
-        tmp_path, str(ROOT / "examples" / "test_kv_store.py"), "-c", str(ROOT / "pyproject.toml"), "--bk-seeds=1"
-    )
-    assert passing.returncode == 0, passing.stdout
+def careless_chaos_test(folder: Path, name: str, change: Callable[[str], str], *args: str) -> str:
+    """What the chaos test of an example prints of a program that is changed."""
+    source = (ROOT / "examples" / f"{name}.py").read_text()
+    changed = change(source)
+    assert changed != source
+    (folder / f"{name}.py").write_text(changed)
+    test = (ROOT / "examples" / f"test_{name}.py").read_text()
+    (folder / "test_careless.py").write_text(test.replace(f"from examples.{name}", f"from {name}"))
+    option = ("-o", "asyncio_default_fixture_loop_scope=function")
+    failing = chaos_test(folder, "test_careless.py", "--bk-audit=off", *args, *option)
+    assert failing.returncode == 1, failing.stdout
+    return failing.stdout
 
-    source = (ROOT / "examples" / "kv_store.py").read_text()
+
+def read_before_it_owns(source: str) -> str:
+    """The key-value store reads the log, and takes it over then."""
     owning, reading = (
         source.index("        self._log = self._logs.writer("),
         source.index("        async with self._logs.reader("),
     )
     end = source.index("        return self\n")
-    careless = source[:owning] + source[reading:end] + source[owning:reading] + source[end:]
-    (tmp_path / "kv_store.py").write_text(careless)
-    test = (ROOT / "examples" / "test_kv_store.py").read_text().replace("from examples.kv_store", "from kv_store")
-    (tmp_path / "test_careless.py").write_text(test)
-    failing = chaos_test(
-        tmp_path,
-        "test_careless.py",
-        "--bk-seeds=1",
-        "-k",
-        "stood_still",
-        "-o",
-        "asyncio_default_fixture_loop_scope=function",
+    return source[:owning] + source[reading:end] + source[owning:reading] + source[end:]
+
+
+def acknowledge_before_it_runs(source: str) -> str:
+    """A worker takes a job out of the queue, and runs it then."""
+    return source.replace("        await run(job)\n", "        consumer.acknowledge(message)\n        await run(job)\n")
+
+
+def name_before_it_is_remembered(source: str) -> str:
+    """Readers see a file, and the cursor moves then."""
+    remembering = "            cursor.acknowledge_through(messages[-1])\n            await cursor.flush()\n"
+    assert remembering in source
+    naming = "            path = give_name(temporary)\n"
+    return source.replace(remembering, naming + remembering).replace("{give_name(temporary).name}", "{path.name}")
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("name", ["kv_store", "job_queue", "log_to_parquet"])
+def test_chaos_tests_of_examples_pass(name: str, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow" if name == "log_to_parquet" else "pytest")
+    passing = chaos_test(
+        tmp_path, str(ROOT / "examples" / f"test_{name}.py"), "-c", str(ROOT / "pyproject.toml"), "--bk-seeds=2"
     )
-    assert failing.returncode == 1, failing.stdout
-    assert (
-        "again:    pytest 'test_careless.py::test_an_owner_that_stood_still_can_change_nothing[seed-" in failing.stdout
-    )
+    assert passing.returncode == 0, passing.stdout
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize(
+    ("name", "change", "args", "failing"),
+    [
+        ("kv_store", read_before_it_owns, ("--bk-seeds=1",), "test_an_owner_that_stood_still_can_change_nothing"),
+        ("job_queue", acknowledge_before_it_runs, ("--bk-seeds=3",), "test_jobs_of_workers_that_crash_run_again"),
+        ("log_to_parquet", name_before_it_is_remembered, ("--bk-seeds=12",), "test_each_message_is_in_a_file_once"),
+    ],
+)
+def test_chaos_tests_of_examples_find_a_careless_program(
+    name: str, change: Callable[[str], str], args: tuple[str, ...], failing: str, tmp_path: Path
+) -> None:
+    pytest.importorskip("pyarrow" if name == "log_to_parquet" else "pytest")
+    printed = careless_chaos_test(tmp_path, name, change, "-k", failing, *args)
+    assert f"again:    pytest 'test_careless.py::{failing}[seed-" in printed
 
 
 # The others ----------------------------------------------------------------------------------------------------------------
 
 
-def test_job_queue_leaves_what_failed_to_the_next_worker() -> None:
+def test_workers_of_a_job_queue_run_every_job_and_give_up_one_that_always_fails() -> None:
     lines = run("examples/job_queue.py").splitlines()
-    assert "job 3 failed and stays: no such file" in lines
-    assert lines[-2:] == ["job 3 done", "left: 0"]
-    assert sorted(line for line in lines if line.endswith("done")) == [f"job {number} done" for number in range(6)]
+    assert lines[-1] == "everything is done"
+    given_up = "job 7 is given up: no such file"
+    assert sorted(lines[:-1]) == sorted([given_up, *(f"job {number} done" for number in range(10) if number != 7)])
 
 
 def test_threads_write_every_line(cluster: TcpCluster, tmp_path: Path) -> None:
@@ -174,24 +206,31 @@ def test_threads_write_every_line(cluster: TcpCluster, tmp_path: Path) -> None:
     ]
 
 
-async def test_log_becomes_parquet_files_and_a_file_that_was_not_remembered_is_written_again(
+async def test_log_becomes_parquet_files_and_what_a_program_left_is_tidied_up(
     cluster: TcpCluster, tmp_path: Path
 ) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
-    from examples.log_to_parquet import follow, write_file  # noqa: PLC0415  needs pyarrow
+    from examples.log_to_parquet import follow, temporary_name, write_file  # noqa: PLC0415  needs pyarrow
 
     async with bkclient.connect(cluster.uri) as bk:
         logs = Logs(bk)
         await logs.create("events")
         async with logs.writer("events") as log:
-            for number in range(25):
+            for number in range(35):
                 await log.publish(b"event %d" % number, key=f"k{number % 2}")
         async with logs.reader("events", follow=False) as reader:
-            first = [message async for message in reader][:10]
-        write_file(tmp_path, first)  # by a program that was killed before its cursor moved
+            messages = [message async for message in reader]
+        # A program that was killed before its cursor moved, and another one that was killed after it did.
+        write_file(tmp_path / temporary_name(messages[:15], "dead"), messages[:15])
+        write_file(tmp_path / temporary_name(messages[:10], "alive"), messages[:10])
+        async with logs.cursor("events", "to-parquet") as cursor:
+            for _ in range(10):
+                cursor.acknowledge(await anext(cursor))
         await follow(bk, "events", tmp_path, count=10, wait_s=0.2, files=3)
-    rows = parquet.read_table(tmp_path).sort_by("id").to_pylist()
-    assert sorted(row["payload"] for row in rows) == sorted(b"event %d" % number for number in range(25))
+    folder = tmp_path.iterdir()  # noqa: ASYNC240  a few names
+    assert {path.suffix for path in folder} == {".parquet"}
+    rows = parquet.read_table(tmp_path).to_pylist()
+    assert sorted(row["payload"] for row in rows) == sorted(b"event %d" % number for number in range(35))
     assert {row["key"] for row in rows} == {"k0", "k1"}
 
 
