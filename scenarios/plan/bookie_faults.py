@@ -9,7 +9,7 @@ from scenarios.plan.errors import PlanError
 from scenarios.plan.fault import Budget, OfHost
 from scenarios.plan.words import check_name
 
-__all__ = ["Alter", "Collect", "Compact", "Limbo", "Lose", "ReadOnly", "Wipe"]
+__all__ = ["Alter", "Collect", "Compact", "DiskFull", "DiskSlow", "Limbo", "Lose", "ReadOnly", "Wipe"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +18,37 @@ class ReadOnly(OfHost):
 
     verb: ClassVar[str] = "read-only"
     is_lasting: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, slots=True)
+class DiskSlow(OfHost):
+    """Every sync of the bookie's disk takes ``by_s`` more, and so does every read that is not of the page cache."""
+
+    verb: ClassVar[str] = "disk-slow"
+    is_lasting: ClassVar[bool] = True
+    by_s: float = 0.5
+
+    def __post_init__(self) -> None:
+        OfHost.__post_init__(self)
+        if not self.by_s >= 0:
+            raise PlanError(f"expected by >= 0, found {self.by_s}")
+
+
+@dataclass(frozen=True, slots=True)
+class DiskFull(OfHost):
+    """Other data fill the bookie's disk up to ``left`` bytes.
+
+    When the bookie notices, it turns read-only. One whose journal finds no room before that dies, until the fault ends.
+    """
+
+    verb: ClassVar[str] = "disk-full"
+    is_lasting: ClassVar[bool] = True
+    left: int = 0
+
+    def __post_init__(self) -> None:
+        OfHost.__post_init__(self)
+        if self.left < 0:
+            raise PlanError(f"expected left >= 0, found {self.left}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final, Self
 
 from scenarios.plan.words import check_name
 
-__all__ = ["ANY", "Budget", "Fault", "MetadataWay", "MetadataWhat", "OfHost", "Traffic", "Way"]
+__all__ = ["ANY", "Budget", "Departure", "Fault", "MetadataWay", "MetadataWhat", "OfHost", "Traffic", "Way"]
 
 #: In place of a client or of bookies: all of them.
 ANY: Final = "any"
@@ -69,6 +69,24 @@ class MetadataWhat(Enum):
     NODE = auto()
     NODE_READ = auto()
     ANY = auto()
+
+
+class Departure(Enum):
+    """What leaves a client: a request of this traffic, or a call to the metadata service."""
+
+    ADD = auto()
+    WRITE_BACK = auto()
+    FENCE = auto()
+    RECOVERY_READ = auto()
+    READ = auto()
+    LAC = auto()
+    FORCE = auto()
+    CREATE = auto()
+    CHANGE = auto()
+    RECOVER = auto()
+    CLOSE = auto()
+    DELETE = auto()
+    NODE = auto()
 
 
 class Budget(Enum):

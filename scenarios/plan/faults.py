@@ -12,21 +12,34 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from scenarios.plan.bookie_faults import Alter, Collect, Compact, Limbo, Lose, ReadOnly, Wipe
-from scenarios.plan.fault import ANY, Budget, Fault, MetadataWay, MetadataWhat, Traffic, Way
+from scenarios.plan.bookie_faults import (
+    Alter,
+    Collect,
+    Compact,
+    DiskFull,
+    DiskSlow,
+    Limbo,
+    Lose,
+    ReadOnly,
+    Wipe,
+)
+from scenarios.plan.fault import ANY, Budget, Departure, Fault, MetadataWay, MetadataWhat, Traffic, Way
 from scenarios.plan.host_faults import ClockDrift, ClockJump, Crash, KillClient, Pause, Restart, Resume, Start
-from scenarios.plan.metadata_faults import LoseSession, MetadataCalls, Omit, StoreDown
+from scenarios.plan.metadata_faults import LateWatches, LoseSession, MetadataCalls, Omit, StoreDown
 from scenarios.plan.network_faults import (
     Clog,
     Cut,
+    CutAfter,
     DelayMessages,
     Drop,
     DuplicateMessages,
+    HalfOpen,
     Hold,
     LinkWeather,
     Messages,
     Partition,
     Reset,
+    SlowReader,
 )
 from scenarios.plan.words import check_name
 
@@ -42,14 +55,20 @@ __all__ = [
     "Compact",
     "Crash",
     "Cut",
+    "CutAfter",
     "DelayMessages",
+    "Departure",
+    "DiskFull",
+    "DiskSlow",
     "Drop",
     "DuplicateMessages",
     "EndFault",
     "Fault",
+    "HalfOpen",
     "HealAll",
     "Hold",
     "KillClient",
+    "LateWatches",
     "Limbo",
     "LinkWeather",
     "Lose",
@@ -65,6 +84,7 @@ __all__ = [
     "Reset",
     "Restart",
     "Resume",
+    "SlowReader",
     "Start",
     "StoreDown",
     "Traffic",
@@ -94,10 +114,11 @@ class HealAll(Fault):
 FAULTS: Final[dict[str, type[Fault]]] = {
     cls.verb: cls
     for cls in (
-        *(Cut, Clog, Partition, Reset, LinkWeather, Drop, Hold, DelayMessages, DuplicateMessages),
+        *(Cut, Clog, Partition, Reset, CutAfter, HalfOpen, SlowReader, LinkWeather),
+        *(Drop, Hold, DelayMessages, DuplicateMessages),
         *(Crash, Restart, Start, KillClient, Pause, Resume, ClockJump, ClockDrift),
-        *(ReadOnly, Wipe, Alter, Lose, Limbo, Collect, Compact),
-        *(MetadataCalls, Omit, StoreDown, LoseSession, EndFault, HealAll),
+        *(ReadOnly, DiskSlow, DiskFull, Wipe, Alter, Lose, Limbo, Collect, Compact),
+        *(MetadataCalls, Omit, LateWatches, StoreDown, LoseSession, EndFault, HealAll),
     )
 }
 """Everything that a step can do, by its verb."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from scenarios.plan.errors import PlanError
-from scenarios.plan.fault import OfHost
+from scenarios.plan.fault import Departure, OfHost
 from scenarios.plan.words import check_name
 from simbookie.storage.base import CrashMode
 
@@ -52,9 +52,22 @@ class Start(OfHost):
 
 @dataclass(frozen=True, slots=True)
 class KillClient(OfHost):
-    """A client process ends for good; nothing of it executes any more."""
+    """A client process ends for good; nothing of it executes any more.
+
+    It can die ``before`` a request or a call to the metadata service of this kind leaves it: the next one, or that of this
+    ``number``.
+    """
 
     verb: ClassVar[str] = "kill"
+    before: Departure | None = None
+    number: int = 1
+
+    def __post_init__(self) -> None:
+        OfHost.__post_init__(self)
+        if self.number < 1:
+            raise PlanError(f"expected a number >= 1, found {self.number}")
+        if self.number > 1 and self.before is None:
+            raise PlanError("expected before=... with a number, found none")
 
 
 @dataclass(frozen=True, slots=True)

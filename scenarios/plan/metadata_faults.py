@@ -9,7 +9,7 @@ from scenarios.plan.errors import PlanError
 from scenarios.plan.fault import ANY, Fault, MetadataWay, MetadataWhat, OfHost
 from scenarios.plan.words import check_name, flag_word
 
-__all__ = ["LoseSession", "MetadataCalls", "Omit", "StoreDown"]
+__all__ = ["LateWatches", "LoseSession", "MetadataCalls", "Omit", "StoreDown"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,23 @@ class Omit(OfHost):
     def __post_init__(self) -> None:
         OfHost.__post_init__(self)
         check_name(self.ledger, "a ledger")
+
+
+@dataclass(frozen=True, slots=True)
+class LateWatches(OfHost):
+    """What the metadata service tells a host by its watches comes ``by_s`` later, though a read may have told it before.
+
+    No client of ZooKeeper sees that order.
+    """
+
+    verb: ClassVar[str] = "late-watches"
+    is_lasting: ClassVar[bool] = True
+    by_s: float = 1.0
+
+    def __post_init__(self) -> None:
+        OfHost.__post_init__(self)
+        if not self.by_s >= 0:
+            raise PlanError(f"expected by >= 0, found {self.by_s}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import Final
 
 from scenarios.plan.cluster import Cluster
 from scenarios.plan.errors import PlanError
-from scenarios.plan.faults import ANY, Alter, Compact, Crash, EndFault, Fault, Lose, Start, Wipe
+from scenarios.plan.faults import ANY, Alter, Compact, Crash, EndFault, Fault, Lose, Start
 from scenarios.plan.log_operations import MakeLog
 from scenarios.plan.operations import Call, ClientOperation, CreateLedger, Open, RecoverBookie, Until
 from scenarios.plan.schedule import ChosenSchedule, PlanSchedule
@@ -212,7 +212,7 @@ class Plan:
         needs_files = isinstance(step.fault, Compact) or (isinstance(step.fault, Crash) and step.fault.before)
         if needs_files and self.cluster.store is None:
             raise PlanError(f"expected a cluster with store=... for {step.fault.verb}, found one in memory", step)
-        if isinstance(step.fault, Alter | Lose | Wipe) and self.cluster.store is not None:
+        if isinstance(step.fault, Alter | Lose) and self.cluster.store is not None:
             raise PlanError(f"expected a cluster without store=... for {step.fault.verb}, found one with files", step)
 
     def _check_expectations(self) -> None:

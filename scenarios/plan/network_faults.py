@@ -12,14 +12,17 @@ from simbookie.world.links import NetworkConfig
 __all__ = [
     "Clog",
     "Cut",
+    "CutAfter",
     "DelayMessages",
     "Drop",
     "DuplicateMessages",
+    "HalfOpen",
     "Hold",
     "LinkWeather",
     "Messages",
     "Partition",
     "Reset",
+    "SlowReader",
 ]
 
 
@@ -75,6 +78,47 @@ class Reset(_Between):
     """Connections between the two break."""
 
     verb: ClassVar[str] = "reset"
+
+
+@dataclass(frozen=True, slots=True)
+class CutAfter(_Between):
+    """Connections between the two break when so many more bytes have come from the first to the second, in whatever they are.
+
+    What came before has arrived. Over objects, messages count as long as their entries and 100 bytes, and are not cut in two.
+    """
+
+    verb: ClassVar[str] = "cut-after"
+    is_lasting: ClassVar[bool] = True
+    size: int
+
+    def __post_init__(self) -> None:
+        _Between.__post_init__(self)
+        if self.size < 0:
+            raise PlanError(f"expected size >= 0, found {self.size}")
+
+
+@dataclass(frozen=True, slots=True)
+class HalfOpen(_Between):
+    """The first host takes its connections with the second for broken; the second does not, until it sends something."""
+
+    verb: ClassVar[str] = "half-open"
+
+
+@dataclass(frozen=True, slots=True)
+class SlowReader(_Between):
+    """The first host reads no more than ``bandwidth`` bytes a second of what the second one sends.
+
+    Over objects, messages count as long as their entries and 100 bytes.
+    """
+
+    verb: ClassVar[str] = "slow-reader"
+    is_lasting: ClassVar[bool] = True
+    bandwidth: int = 1_000
+
+    def __post_init__(self) -> None:
+        _Between.__post_init__(self)
+        if self.bandwidth < 1:
+            raise PlanError(f"expected bandwidth >= 1, found {self.bandwidth}")
 
 
 @dataclass(frozen=True, slots=True)

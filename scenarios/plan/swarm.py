@@ -5,6 +5,7 @@ draws a subset of kinds, how often each comes, the cluster, and what clients do.
 be printed, changed, kept and played again without this module.
 
 * *Safety* draws from everything that may happen to a cluster, replaced disks that never come back included. Nothing has to end.
+* *Logs* draws the same against logs and their owners, readers, cursors and groups, beside a ledger.
 * *Liveness* keeps to what a ledger survives: what faults take of copies and of bookies (:class:`~scenarios.plan.fault.Budget`) is
   less than an ack quorum, and all else ends. Then every program has to end, within a patience that follows from the timeouts
   drawn.
@@ -14,7 +15,6 @@ Neither draws what no replication survives: a bookie that denies what it had con
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Final
@@ -25,23 +25,33 @@ from scenarios.history import Kind
 from scenarios.plan import faults
 from scenarios.plan import operations as ops
 from scenarios.plan.cluster import Cluster
-from scenarios.plan.fault import ANY, Budget
+from scenarios.plan.fault import Budget
 from scenarios.plan.model import Expectation, Expected, Plan, Program, Step
+from scenarios.plan.swarm_kinds import KINDS
+from scenarios.plan.swarm_logs import log_programs
 from scenarios.plan.triggers import At, Condition, Trigger, When
 from scenarios.plan.words import Sizes
-from simbookie.storage.base import CrashMode
 from simbookie.storage.forgetful import ForgetsLike
 from simbookie.storage.group_commit import JournalConfig
+from simbookie.storage.kinds import StoreKind
 from simbookie.storage.memory import MemoryStorageConfig
 from simbookie.world.links import NetworkConfig, TcpConfig
 from simbookie.world.metadata_service import MetadataConfig
 from simbookie.world.rng import split
 
-__all__ = ["LIVENESS", "SAFETY", "draw_swarm"]
+__all__ = ["CAMPAIGNS", "LIVENESS", "LOGS", "SAFETY", "Swarm", "draw_swarm"]
 
 SAFETY: Final = "swarm"
 LIVENESS: Final = "swarm-live"
 
+LOGS: Final = "swarm-logs"
+
+#: Campaigns in clusters of one shape: how many bookies, and the sizes to choose from. Nothing has to end in them.
+CAMPAIGNS: Final = {
+    "swarm-3-3-2": (5, ((3, 3, 2),)),
+    "swarm-striped": (6, ((5, 3, 2), (5, 3, 3))),
+    "swarm-qa1": (4, ((3, 3, 1),)),
+}
 _SIZES: Final = (
     *((1, 1, 1), (2, 2, 1), (2, 2, 2), (2, 2, 2), (3, 2, 2), (3, 3, 1), (3, 3, 2), (3, 3, 2), (3, 3, 3)),
     *((4, 2, 2), (4, 3, 2), (4, 4, 2), (5, 3, 2), (5, 3, 3), (5, 5, 3), (6, 3, 2), (7, 5, 3)),
@@ -53,11 +63,11 @@ _TIMEOUTS_OF_PATIENCE: Final = 20
 
 def draw_swarm(seed: int, mode: str = SAFETY) -> Plan:
     """The plan of this seed in one of the modes."""
-    return _Swarm(split(seed, mode), mode).plan()
+    return Swarm(split(seed, mode), mode).plan()
 
 
 @dataclass(slots=True)
-class _Swarm:
+class Swarm:
     """A plan that is being drawn."""
 
     rng: Random
@@ -71,14 +81,15 @@ class _Swarm:
     damaged: list[str] = field(default_factory=list)
 
     def plan(self) -> Plan:
+        """Draw it, once."""
         rng = self.rng
         self.cluster = self._cluster()
         bookies = self.cluster.bookie_names
         self.damaged = rng.sample(bookies, self.cluster.sizes.ack_quorum - 1)
         programs = self._programs()
-        for kind in rng.sample(list(_KINDS), rng.randint(1, 5)):
+        for kind in rng.sample(list(KINDS), rng.randint(1, 5)):
             for _ in range(rng.randint(1, 3)):
-                fault = _KINDS[kind](self)
+                fault = KINDS[kind](self)
                 if fault is not None and self._can_afford(fault):
                     self._happens(fault)
         timeouts = self.cluster.client.timeouts
@@ -96,7 +107,8 @@ class _Swarm:
 
     def _cluster(self) -> Cluster:
         rng = self.rng
-        sizes = Sizes(*rng.choice(_SIZES))
+        shape = CAMPAIGNS.get(self.mode)
+        sizes = Sizes(*rng.choice(_SIZES if shape is None else shape[1]))
         timeout_s = rng.choice((0.2, 0.5, 1.0, 5.0))
         client = ClientConfig().with_changes(
             timeouts={"add_s": timeout_s, "read_s": rng.choice((timeout_s, 0.5, 1.0))},
@@ -108,12 +120,14 @@ class _Swarm:
             },
             writing={"delay_ensemble_change": rng.random() < 0.2},
         )
+        store = rng.choice((*StoreKind, *[None] * 9))
         buffer_bytes = rng.choice((131_072, 131_072, 16_384, 2_048))
         return Cluster(
-            bookies=sizes.ensemble + rng.choice((0, 1, 1, 2)),
+            bookies=sizes.ensemble + rng.choice((0, 1, 1, 2)) if shape is None else shape[0],
             sizes=sizes,
             digest=rng.choice((DigestType.CRC32C, DigestType.CRC32C, DigestType.CRC32, DigestType.HMAC)),
-            forgets=rng.choice((None, None, None, *ForgetsLike)),
+            forgets=None if store is not None else rng.choice((None, None, None, *ForgetsLike)),
+            store=store,
             network=NetworkConfig(
                 jitter_s=rng.choice((0.0002, 0.001, 0.004, 0.02)),
                 slow_probability=rng.choice((0.0, 0.0, 0.01, 0.05)),
@@ -158,7 +172,18 @@ class _Swarm:
         for index in range(rng.choice((0, 0, 1, 2))):
             self.others.append(f"reader-{index}")
             programs.append(Program(f"reader-{index}", self._following()))
+        if rng.random() < 0.1:
+            self.others.append("repairer")
+            programs.append(Program("repairer", self._repairing()))
+        if self.mode == LOGS:
+            for name, program in log_programs(rng, self._moment).items():
+                self.others.append(name)
+                programs.append(Program(name, program))
         return programs
+
+    def _repairing(self) -> tuple[ops.Call, ...]:
+        """What a bookie has is copied to others. Ledgers that are written are closed for that."""
+        return (ops.Call(ops.Until(self._moment())), ops.Call(ops.RecoverBookie(self.bookie()), limit_s=20.0))
 
     def _writing(self, ledgers: list[str]) -> list[ops.Call]:
         rng = self.rng
@@ -240,7 +265,7 @@ class _Swarm:
         if fault.budget is Budget.NOTHING:
             return True
         if fault.budget is Budget.BOOKIE:
-            if self.mode == SAFETY:
+            if self.mode != LIVENESS:
                 return True
             spare = self.cluster.bookies - self.cluster.sizes.ensemble
             return len(self.damaged) <= spare and fault.hosts[0] in self.damaged
@@ -270,27 +295,28 @@ class _Swarm:
         rng = self.rng
         if rng.random() < 0.25:
             return At(round(rng.uniform(0.0, 2.0), 3))
-        kind, conditions = rng.choice(_MOMENTS)
+        kind, conditions = rng.choice(_MOMENTS_OF_LOGS if self.mode == LOGS and rng.random() < 0.5 else _MOMENTS)
         nth = rng.choice((1, 1, 2, 5, 13))
         after_s = rng.choice((0.0, 0.0, round(rng.uniform(0.0, 0.02), 4)))
         return When(kind, nth=nth, after_s=after_s, maybe=True, where=conditions)
 
     @property
     def clients(self) -> list[str]:
+        """All clients so far."""
         return [*self.writers, *self.others]
 
     def bookie(self) -> str:
+        """Any bookie."""
         return self.rng.choice(self.cluster.bookie_names)
 
     def client(self) -> str:
+        """Any client."""
         return self.rng.choice(self.clients)
 
     def way(self) -> faults.Way:
+        """Any direction."""
         return self.rng.choice(list(faults.Way))
 
-
-_MARKED: Final = Condition("cause", "recover")
-_CREATED: Final = Condition("cause", "create")
 
 _MOMENTS: Final[tuple[tuple[str, tuple[Condition, ...]], ...]] = (
     (Kind.APP_ACK, ()),
@@ -312,141 +338,10 @@ _MOMENTS: Final[tuple[tuple[str, tuple[Condition, ...]], ...]] = (
     (Kind.BK_CRASH, ()),
     (Kind.CLIENT_CRASH, ()),
 )
-
-
-def _messages(swarm: _Swarm) -> faults.Messages:
-    rng = swarm.rng
-    bookies = tuple(rng.sample(swarm.cluster.bookie_names, rng.randint(1, swarm.cluster.bookies)))
-    traffic, answers = rng.choice(list(faults.Traffic)), rng.random() < 0.5
-    client, limit = swarm.client(), rng.choice((None, None, 1, 3))
-    match rng.randrange(4):
-        case 0:
-            return faults.Drop(traffic, client, bookies, answers=answers, limit=limit)
-        case 1:
-            return faults.Hold(traffic, client, bookies, answers=answers, limit=limit)
-        case 2:
-            delay_s = rng.choice((0.01, 0.1, 2.0))
-            return faults.DelayMessages(traffic, client, bookies, answers=answers, limit=limit, by_s=delay_s)
-        case _:
-            return faults.DuplicateMessages(traffic, client, bookies, answers=answers, limit=limit)
-
-
-def _partition(swarm: _Swarm) -> faults.Fault:
-    rng = swarm.rng
-    hosts = [*swarm.clients, *swarm.cluster.bookie_names, "metadata"]
-    rng.shuffle(hosts)
-    middle = rng.randint(1, len(hosts) - 1)
-    return faults.Partition(tuple(hosts[:middle]), tuple(hosts[middle:]), keep=rng.random() < 0.3)
-
-
-def _alter(swarm: _Swarm) -> faults.Fault | None:
-    rng = swarm.rng
-    if not swarm.damaged:
-        return None
-    return faults.Alter(rng.choice(swarm.damaged), rng.choice(swarm.ledgers), byte=rng.randrange(64))
-
-
-def _clock(swarm: _Swarm) -> faults.Fault:
-    rng = swarm.rng
-    host = rng.choice([*swarm.clients, *swarm.cluster.bookie_names])
-    if rng.random() < 0.5:
-        return faults.ClockJump(host, rng.choice((0.5, 60.0, 86_400.0)), back=rng.random() < 0.5)
-    return faults.ClockDrift(host, rng.choice((0.0, 0.5, 1.01, 100.0)))
-
-
-#: Swarms have no logs.
-_CALLS_ABOUT_LEDGERS: Final = [
-    what for what in faults.MetadataWhat if what not in {faults.MetadataWhat.NODE, faults.MetadataWhat.NODE_READ}
-]
-
-
-def _metadata(swarm: _Swarm) -> faults.Fault:
-    rng = swarm.rng
-    return faults.MetadataCalls(
-        way=rng.choice(list(faults.MetadataWay)),
-        what=rng.choice(_CALLS_ABOUT_LEDGERS),
-        client=swarm.client(),
-        limit=rng.randint(1, 3),
-        by_s=rng.choice((0.01, 0.5, 5.0)),
+_MOMENTS_OF_LOGS: Final[tuple[tuple[str, tuple[Condition, ...]], ...]] = tuple(
+    (kind, ())
+    for kind in (
+        *(Kind.LOG_CLAIM, Kind.LOG_APPEND, Kind.LOG_END, Kind.LOG_PUB, Kind.LOG_ACK, Kind.LOG_READ, Kind.LOG_CURSOR),
+        *(Kind.LOG_COMPACT, Kind.LOG_TRIM, Kind.LOG_RELEASE),
     )
-
-
-def _weather(swarm: _Swarm) -> faults.Fault:
-    rng = swarm.rng
-    return faults.LinkWeather(
-        swarm.client(),
-        swarm.bookie(),
-        swarm.way(),
-        latency_s=rng.choice((0.0003, 0.05, 0.6)),
-        jitter_s=rng.choice((0.0004, 0.1)),
-        loss_probability=rng.choice((0.0, 0.2)),
-    )
-
-
-# What chance hardly ever brings together ----------------------------------------------------------------------------
-
-
-def _takeover(swarm: _Swarm) -> None:
-    """A writer sleeps through a recovery, and a bookie is restarted after it has fenced."""
-    asleep = swarm.step(faults.Pause(swarm.rng.choice(swarm.writers)), Kind.META_CAS, _MARKED)
-    down = swarm.step(_crash(swarm), Kind.FENCE_RESP)
-    swarm.step(faults.EndFault(down), Kind.FENCE_RESP, after_s=0.2)
-    swarm.step(faults.EndFault(asleep), Kind.FENCE_RESP, after_s=0.5)
-
-
-def _late_change(swarm: _Swarm) -> None:
-    """An ensemble change is under way when the ledger is closed."""
-    held = swarm.step(
-        faults.MetadataCalls(faults.MetadataWay.HOLD, faults.MetadataWhat.CHANGE, ANY), Kind.META_CAS, _CREATED
-    )
-    swarm.step(_crash(swarm), swarm.rng.choice((Kind.APP_ACK, Kind.BK_STORE, Kind.CLOSE_START)))
-    swarm.step(faults.EndFault(held), Kind.CLOSE_START, after_s=swarm.rng.choice((0.0, 0.001)))
-
-
-def _half_written(swarm: _Swarm) -> None:
-    """One bookie has the last entry, and one recovery does not hear from it."""
-    found, *others = swarm.rng.sample(swarm.cluster.bookie_names, swarm.cluster.bookies)
-    writer = swarm.rng.choice(swarm.writers)
-    if not others:
-        return
-    swarm.step(faults.Drop(faults.Traffic.ADD, writer, tuple(others)), swarm.rng.choice((Kind.ADD_SEND, Kind.APP_ACK)))
-    swarm.step(faults.KillClient(writer), Kind.BK_STORE, after_s=0.3)
-    for recoverer in (name for name in swarm.others if name.startswith("recoverer")):
-        deaf = swarm.rng.choice(((found,), tuple(others)))
-        swarm.step(faults.Drop(faults.Traffic.RECOVERY_READ, recoverer, deaf), Kind.ADD_SEND)
-        if deaf == (found,):
-            swarm.step(faults.Drop(faults.Traffic.FENCE, recoverer, deaf), Kind.ADD_SEND)
-        else:
-            swarm.step(faults.Hold(faults.Traffic.WRITE_BACK, recoverer, deaf), Kind.ADD_SEND)
-
-
-def _crash(swarm: _Swarm) -> faults.Fault:
-    return faults.Crash(swarm.bookie(), swarm.rng.choice(list(CrashMode)))
-
-
-_KINDS: Final[dict[str, Callable[[_Swarm], faults.Fault | None]]] = {
-    "cut": lambda swarm: faults.Cut(swarm.client(), swarm.bookie(), swarm.way()),
-    "clog": lambda swarm: faults.Clog(swarm.client(), swarm.bookie(), swarm.way()),
-    "partition": _partition,
-    "reset": lambda swarm: faults.Reset(swarm.client(), swarm.bookie()),
-    "weather": _weather,
-    "messages": _messages,
-    "crash": _crash,
-    "pause bookie": lambda swarm: faults.Pause(swarm.bookie()),
-    "pause client": lambda swarm: faults.Pause(swarm.client()),
-    "kill": lambda swarm: faults.KillClient(swarm.client()),
-    "read-only": lambda swarm: faults.ReadOnly(swarm.bookie()),
-    "limbo": lambda swarm: faults.Limbo(swarm.bookie(), swarm.rng.choice(swarm.ledgers)),
-    "alter": _alter,
-    "collect": lambda swarm: faults.Collect(swarm.bookie()),
-    "metadata": _metadata,
-    "store-down": lambda _: faults.StoreDown(),
-    "session": lambda swarm: faults.LoseSession(
-        swarm.rng.choice([*swarm.clients, *swarm.cluster.bookie_names]), swarm.rng.choice((0.1, 3.0))
-    ),
-    "wipe": lambda swarm: faults.Wipe(swarm.rng.choice(swarm.damaged or swarm.cluster.bookie_names)),
-    "clock": _clock,
-    "takeover": _takeover,
-    "late change": _late_change,
-    "half-written": _half_written,
-}
+)

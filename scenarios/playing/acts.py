@@ -109,6 +109,10 @@ class Acts(ABC):
         self._end(lambda lasting: not isinstance(lasting.fault, faults.Wipe))
         self.calm()
 
+    def is_dead(self, host: str) -> bool:
+        """Whether a fault is in force that has ended the bookie."""
+        return any(isinstance(known.fault, _DEATHS) and known.fault.host == host for known in self._lasting.values())
+
     def _numbered(self, fault: faults.Fault) -> str:
         self._counts[fault.verb] += 1
         return f"{fault.verb}-{self._counts[fault.verb]}"

@@ -13,7 +13,7 @@ from bkclient.errors import BookKeeperError
 from scenarios.plan import faults
 from scenarios.playing.acts import Acts, ClientLife, Undo, directions, directions_across, message_acts, undone
 from scenarios.playing.ledgers import PlayedLedgers
-from scenarios.playing.matching import metadata_action, metadata_match
+from scenarios.playing.matching import metadata_action, metadata_match, traffic_match
 from scenarios.recording import BookieRecorder
 from scenarios.stage import Stage
 from simbookie.garbage import GarbageCollector
@@ -22,6 +22,9 @@ from simbookie.storage.compaction.kinds import CompactionKind
 from simbookie.storage.journaled import JournaledStorage
 from simbookie.storage.memory import MemoryStorage
 from simbookie.world.bookie_host import BookieHost
+from simbookie.world.faults import Interception, Interrupt
+from simbookie.world.files import disk_of
+from simbookie.world.metadata_service import MetadataFault
 
 __all__ = ["WorldActs"]
 
@@ -34,6 +37,8 @@ class WorldActs(Acts):
     ) -> None:
         self._stage = stage
         self._blocked: Counter[tuple[str, str]] = Counter()
+        #: What kills clients before something leaves them.
+        self._ambushes: list[Interception[Any]] = []
         super().__init__(stage.recorder, ledgers, clients, start)
 
     @property
@@ -56,7 +61,13 @@ class WorldActs(Acts):
             faults.MetadataCalls: self._metadata,
             faults.StoreDown: self._store_down,
             faults.Reset: lambda fault: self._world.network.reset_connections(fault.host, fault.other) and None,
-            faults.KillClient: lambda fault: self._client(fault.host, lambda client: client.crash()),
+            faults.HalfOpen: lambda fault: self._world.network.half_open(fault.host, fault.other) and None,
+            faults.CutAfter: self._cut_after,
+            faults.SlowReader: self._slow_reader,
+            faults.KillClient: self._kill,
+            faults.DiskSlow: self._disk_slow,
+            faults.DiskFull: self._disk_full,
+            faults.LateWatches: lambda fault: self._world.metadata.delay_watches(fault.host, fault.by_s),
             faults.ClockJump: self._clock_jump,
             faults.ClockDrift: self._clock_drift,
             faults.Alter: self._alter,
@@ -81,6 +92,8 @@ class WorldActs(Acts):
     def end_all(self) -> None:
         """See there; nothing more becomes late, either."""
         self._stage.end_schedule()
+        for ambush in self._ambushes:
+            ambush.remove()
         super().end_all()
 
     def calm(self) -> None:
@@ -125,6 +138,24 @@ class WorldActs(Acts):
 
         return clear
 
+    def _cut_after(self, fault: faults.CutAfter) -> Undo:
+        link = self._world.network.link(fault.host, fault.other)
+        link.cut_after = fault.size
+
+        def end() -> None:
+            link.cut_after = None
+
+        return end
+
+    def _slow_reader(self, fault: faults.SlowReader) -> Undo:
+        link = self._world.network.link(fault.other, fault.host)
+        link.read_rate = fault.bandwidth
+
+        def end() -> None:
+            link.read_rate = None
+
+        return end
+
     # Hosts -------------------------------------------------------------------------------------------------------
 
     def _crash(self, fault: faults.Crash) -> Undo:
@@ -145,7 +176,7 @@ class WorldActs(Acts):
 
     def _wipe(self, fault: faults.Wipe) -> Undo:
         bookie = self._stage.bookies[fault.host]
-        storage, observer = _memory(bookie), BookieRecorder(self._stage.recorder, fault.host)
+        storage, observer = bookie.storage, BookieRecorder(self._stage.recorder, fault.host)
         for ledger_id in storage.ledger_ids():
             for entry_id in storage.entry_ids(ledger_id):
                 observer.entry_lost(ledger_id, entry_id, "wiped")
@@ -153,7 +184,9 @@ class WorldActs(Acts):
             if info is not None and info.fenced:
                 observer.fence_forgotten(ledger_id, "wiped")
         bookie.crash(CrashMode.POWER_LOSS)
-        if storage.disk is not None:
+        if not isinstance(storage, MemoryStorage):
+            disk_of(storage).wipe()
+        elif storage.disk is not None:
             storage.disk.wipe()
         return partial(_restart, bookie)
 
@@ -165,9 +198,41 @@ class WorldActs(Acts):
         host.pause()
         return lambda: host.resume() if host.is_paused else None
 
-    def _client(self, name: str, act: Callable[[ClientLife], object]) -> None:
-        if name in self._clients:
-            act(self._clients[name])
+    def _kill(self, fault: faults.KillClient) -> None:
+        def crash() -> None:
+            if fault.host in self._clients:
+                self._clients[fault.host].crash()
+
+        if fault.before is None:
+            crash()
+            return
+        left = fault.number
+
+        def is_the_one(matches: Callable[..., bool]) -> Callable[..., bool]:
+            def match(*candidate: object) -> bool:
+                nonlocal left
+                is_one = matches(*candidate)
+                left -= is_one
+                return is_one and left == 0
+
+            return match
+
+        name = fault.before.name
+        if name in faults.Traffic.__members__:
+            sent = faults.Drop(faults.Traffic[name], fault.host, (faults.ANY,))
+            network = self._world.network
+            self._ambushes.append(network.intercept(is_the_one(traffic_match(sent)), Interrupt(crash), limit=1))
+        else:
+            called = faults.MetadataCalls(faults.MetadataWay.CALL_LOST, faults.MetadataWhat[name], fault.host)
+            match = is_the_one(metadata_match(called))
+
+            def kills(call: object) -> bool:
+                if match(call):
+                    crash()
+                    return True
+                return False
+
+            self._ambushes.append(self._world.metadata.intercept(kills, MetadataFault.CALL_LOST, limit=1))
 
     def _clock_jump(self, fault: faults.ClockJump) -> None:
         self._world.wall_clock(fault.host).jump(-fault.by_s if fault.back else fault.by_s)
@@ -184,6 +249,31 @@ class WorldActs(Acts):
         bookie = self._stage.bookies[fault.host].bookie
         bookie.set_read_only(True)
         return lambda: bookie.set_read_only(False)
+
+    def _disk_slow(self, fault: faults.DiskSlow) -> Undo:
+        storage = self._stage.bookies[fault.host].storage
+        if isinstance(storage, MemoryStorage):
+            storage.stall(fault.by_s)
+            return partial(storage.stall, 0.0)
+        disk = disk_of(storage)
+        disk.stall_s = fault.by_s
+
+        def end() -> None:
+            disk.stall_s = 0.0
+
+        return end
+
+    def _disk_full(self, fault: faults.DiskFull) -> Undo:
+        bookie = self._stage.bookies[fault.host]
+        storage = bookie.storage
+        empty = (storage if isinstance(storage, MemoryStorage) else disk_of(storage)).fill(fault.left)
+
+        def end() -> None:
+            empty()
+            if not self.is_dead(fault.host):  # a bookie ends when its journal finds no room
+                _restart(bookie)
+
+        return end
 
     def _limbo(self, fault: faults.Limbo) -> Undo | None:
         ledger_id, host = self._ledgers.ids.get(fault.ledger), self._stage.bookies[fault.host]

@@ -36,6 +36,12 @@ _CANNOT: Final[dict[type[faults.Fault], str]] = {
     faults.Omit: _CALLS,
     faults.Wipe: "a bookie process refuses a disk without its cookie",
     faults.MetadataCalls: _CALLS,
+    faults.CutAfter: "a proxy breaks connections at once, and does not count bytes",
+    faults.HalfOpen: "a proxy ends both sides of a connection",
+    faults.SlowReader: "a process reads what comes",
+    faults.DiskSlow: "processes share the disk of their machine",
+    faults.DiskFull: "processes share the disk of their machine",
+    faults.LateWatches: _CALLS,
     faults.ClockJump: _CLOCK,
     faults.ClockDrift: _CLOCK,
 }
@@ -84,6 +90,8 @@ def _problem_of(fault: faults.Fault) -> str:
         return "a process dies and its machine keeps its power"
     if isinstance(fault, faults.Crash) and fault.before:
         return "a process is not killed at a step of its storage"
+    if isinstance(fault, faults.KillClient) and fault.before is not None:
+        return "a process is not killed at a step of its protocol"
     if isinstance(fault, faults.LinkWeather) and (fault.loss_probability or fault.duplicate_probability):
         return _BY_CHANCE
     return _CANNOT.get(type(fault), "")

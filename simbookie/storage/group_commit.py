@@ -89,6 +89,8 @@ class GroupCommit(Generic[Record]):
         self._sync_timer: asyncio.TimerHandle | None = None
         self._is_syncing = False
         self._called_back: list[Waiter] = []
+        #: What a sync takes beyond its latency, in seconds; may be changed at any time.
+        self.stall_s = 0.0
 
     def append(
         self,
@@ -182,12 +184,11 @@ class GroupCommit(Generic[Record]):
             self._sync_timer = None
         self._is_syncing = True
         covered, self._written_waiters = self._written_waiters, []
-        if self._config.sync_latency_s == 0:
+        latency_s = self._config.sync_latency_s + self.stall_s
+        if latency_s == 0:
             self._finish_sync(self._position, covered)
         else:
-            self._sync_timer = self._loop.call_later(
-                self._config.sync_latency_s, self._finish_sync, self._position, covered
-            )
+            self._sync_timer = self._loop.call_later(latency_s, self._finish_sync, self._position, covered)
 
     def _finish_sync(self, position: int, covered: list[Waiter]) -> None:
         self._sync_timer = None

@@ -175,13 +175,12 @@ class MemoryStorage:
     def __init__(self, config: MemoryStorageConfig | None = None, disk: RecordLog | None = None) -> None:
         self.config = config if config is not None else MemoryStorageConfig()
         self.disk = disk
-        self._capacity = self.config.capacity_bytes
-        self._full_bytes = int(self._capacity * self.config.full_above)
-        self._writable_bytes = int(self._capacity * self.config.writable_below)
+        self._stall_s = 0.0
         self._journals_entries = self.config.journal.entries_enabled
         self._journal: GroupCommit[_Record] | None = None
         self._instant: GroupCommit[_Record] | None = None
         self._on_space: SpaceListener | None = None
+        self._set_capacity(self.config.capacity_bytes)
         self._reset()
 
     def _reset(self) -> None:
@@ -214,6 +213,7 @@ class MemoryStorage:
                 self._replay(record)
             position = self.disk.position
         self._journal = GroupCommit(self.disk, self.config.journal, position)
+        self._journal.stall_s = self._stall_s
         self._instant = GroupCommit(None, JournalConfig())
         self._on_space = on_space
         self._check_space()
@@ -451,6 +451,25 @@ class MemoryStorage:
         """The first and the last ids of the runs."""
         ledger = self._ledgers[ledger_id]
         return ledger.runs.runs(ledger.last_entry_id)
+
+    def stall(self, by_s: float) -> None:
+        """Have every sync of the journal take so much longer from now on."""
+        self._stall_s = by_s
+        if self._journal is not None:
+            self._journal.stall_s = by_s
+
+    def fill(self, left: int) -> Callable[[], None]:
+        """Have other data fill the disk up to ``left`` bytes; returns what removes that."""
+        before = self._capacity
+        self._set_capacity(min(before, self._used + left))
+        return lambda: self._set_capacity(before)
+
+    def _set_capacity(self, capacity_bytes: int) -> None:
+        self._capacity = capacity_bytes
+        self._full_bytes = int(capacity_bytes * self.config.full_above)
+        self._writable_bytes = int(capacity_bytes * self.config.writable_below)
+        if self._journal is not None:
+            self._check_space()
 
     def capacity(self) -> Capacity:
         """The configured capacity and what is left of it."""

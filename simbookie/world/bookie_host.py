@@ -26,10 +26,10 @@ from simbookie.server import BookieServer, ServerConfig
 from simbookie.storage.base import CrashMode, LedgerStorage
 from simbookie.storage.memory import MemoryStorage, RecordLog
 from simbookie.world.calls import RequestMessage, ResponseMessage
+from simbookie.world.connection_end import ConnectionEnd
 from simbookie.world.errors import WorldError
 from simbookie.world.hosts import Host, World
 from simbookie.world.metadata import OpenSession, SimulatedMetadataStore
-from simbookie.world.network import ConnectionEnd
 
 if TYPE_CHECKING:
     import socket

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Generic, TypeVar
 
-__all__ = ["Action", "Delay", "Duplicate", "Fate", "Interception", "Interceptions", "Match"]
+__all__ = ["Action", "Delay", "Duplicate", "Fate", "Interception", "Interceptions", "Interrupt", "Match"]
 
 
 class Fate(Enum):
@@ -47,9 +47,16 @@ class Duplicate:
             raise ValueError(f"a message cannot be duplicated {self.copies} times")
 
 
+@dataclass(frozen=True, slots=True)
+class Interrupt:
+    """Vanishes, as does what was handed over after it on its connection; then ``act`` is called, which ends its sender."""
+
+    act: Callable[[], object]
+
+
 ActionT = TypeVar("ActionT")
 
-Action = Fate | Delay | Duplicate
+Action = Fate | Delay | Duplicate | Interrupt
 
 Match = Callable[[str, str, object], bool]
 """``(source, destination, message)``: whether the message is meant. May inject other faults on its way, such as a crash."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from simbookie.storage.base import StorageError
+from simbookie.storage.base import LedgerStorage, StorageError
 from simbookie.storage.db.settings import DbConfig
 from simbookie.storage.db.store import DbLedgerStore
 from simbookie.storage.disk.simulated import DiskCosts, SimulatedDisk
@@ -21,7 +21,7 @@ from simbookie.storage.kinds import StoreKind
 from simbookie.storage.ledger_store import LedgerStore, OnStep, no_step
 from simbookie.storage.sorted import SortedConfig, SortedLedgerStore
 
-__all__ = ["FilesConfig", "storage_in_files"]
+__all__ = ["FilesConfig", "disk_of", "storage_in_files"]
 
 _MIB: Final = 1 << 20
 _JOURNAL_STEP_BYTES: Final = 65_536
@@ -87,6 +87,14 @@ class FilesConfig:
 
 def _nowhere() -> Folders:
     return Folders([Folder(SimulatedDisk(), "ledgers/current")], Random(0))  # noqa: S311  nothing is chosen
+
+
+def disk_of(storage: LedgerStorage) -> SimulatedDisk:
+    """The disk of a storage that :func:`storage_in_files` has made."""
+    assert isinstance(storage, JournaledStorage), "it keeps files"
+    disk = storage.journal_folders[0].disk
+    assert isinstance(disk, SimulatedDisk), "it is simulated"
+    return disk
 
 
 def storage_in_files(

@@ -26,7 +26,7 @@ from bkclient.wire.framing import PREFIX_SIZE
 from bkclient.wire.messages import Request
 from bkclient.wire.server_connection import ServerConnection
 from simbookie.world.calls import RequestMessage, ResponseMessage
-from simbookie.world.faults import Action, Delay, Duplicate, Fate
+from simbookie.world.faults import Action, Delay, Duplicate, Fate, Interrupt
 
 if TYPE_CHECKING:
     from simbookie.world.network import Network
@@ -206,6 +206,9 @@ class FrameFilter:
             self._held += 1
             if isinstance(action, Delay):
                 self._way.later(action.seconds, lambda: self._release(frame))
+        elif isinstance(action, Interrupt):
+            self._data.clear()
+            action.act()
         elif action is not Fate.DROP:
             copies = action.copies if isinstance(action, Duplicate) else 0
             for _ in range(1 + copies):

@@ -102,7 +102,10 @@ class TcpCounters:
 class Link:
     """The way from one host to another. ``config`` overrides the network's, while it is set."""
 
-    __slots__ = ("blocked", "config", "destination", "keep", "last_arrival", "random", "source", "strand", "waiters")
+    __slots__ = (
+        *("blocked", "config", "cut_after", "destination", "keep", "last_arrival", "random", "read_rate", "read_until"),
+        *("source", "strand", "waiters"),
+    )
 
     def __init__(self, source: str, destination: str, seed: int) -> None:
         self.source = source
@@ -114,6 +117,11 @@ class Link:
         #: Who waits for it to be unblocked.
         self.waiters: list[Callable[[], None]] = []
         self.last_arrival = 0.0
+        #: After how many bytes the connection breaks that they came by, if one is to.
+        self.cut_after: int | None = None
+        #: How many bytes a second the destination reads, if that is limited, and when it has read what has come.
+        self.read_rate: int | None = None
+        self.read_until = 0.0
         #: The order of messages; streams of bytes have orders of their own.
         self.strand = Strand(f"{source}>{destination}")
         self.random = split(seed, f"link {source}->{destination}").random

@@ -79,6 +79,8 @@ class _Watch:
     unsubscribe: Cancel | None = None
     #: What the client has not been told yet, the last of it; empty if nothing.
     news: list[Any] = field(default_factory=list)
+    #: When the last news that were late arrive, which later ones do not overtake.
+    arrives_at: float = 0.0
 
     def cancel(self) -> None:
         """Tell the client nothing more."""
@@ -450,6 +452,11 @@ class SimulatedMetadataStore:
     def _changed(self, watch: _Watch, value: Any) -> None:
         config = self._service.config
         latency_s = config.latency_s + config.jitter_s * self._rng.random()
+        late_s = self._service.watch_delay_s(self._host_name)
+        if late_s or watch.arrives_at > self._loop.time():
+            watch.arrives_at = max(self._loop.time() + latency_s + late_s, watch.arrives_at)
+            self._loop.call_at(watch.arrives_at, self._report, watch, value, context=self._context)
+            return
         self._last_answer = max(self._loop.time() + latency_s, self._last_answer)
         self._loop.deliver_at(self._last_answer, self._answers, self._report, watch, value, context=self._context)
 

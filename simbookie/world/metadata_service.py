@@ -128,6 +128,8 @@ class SimulatedMetadataService:
         self._clients: dict[str, list[_Session]] = {}
         #: By host, ledgers that listings leave out, and how often that was asked for.
         self._omitted: dict[str, Counter[int]] = {}
+        #: By host, how much later it hears of changes, for each that asked for that.
+        self._watch_delays: dict[str, list[float]] = {}
         self._present: dict[int, Versioned] = {}
         self._previous: dict[int, Versioned] = {}
 
@@ -152,6 +154,16 @@ class SimulatedMetadataService:
     def is_omitted(self, host: str, ledger_id: int) -> bool:
         """Whether listings that ``host`` gets leave a ledger out."""
         return host in self._omitted and self._omitted[host][ledger_id] > 0
+
+    def delay_watches(self, host: str, by_s: float) -> Callable[[], None]:
+        """Have ``host`` hear of what it watches so much later; returns what ends that."""
+        delays = self._watch_delays.setdefault(host, [])
+        delays.append(by_s)
+        return lambda: delays.remove(by_s)
+
+    def watch_delay_s(self, host: str) -> float:
+        """How much later ``host`` hears of what it watches."""
+        return sum(self._watch_delays.get(host, ()))
 
     def stop(self) -> None:
         """Be down: connections are lost, calls on their way too, later ones wait or fail. Sessions survive. Idempotent."""

@@ -25,14 +25,16 @@ from __future__ import annotations
 from asyncio import TimerHandle
 from collections.abc import Callable
 from contextvars import Context
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
-from simbookie.world.faults import Action, Delay, Duplicate, Fate, Interception, Interceptions, Match
+from simbookie.world.calls import size_of
+from simbookie.world.connection_end import ConnectionEnd
+from simbookie.world.faults import Action, Delay, Duplicate, Fate, Interception, Interceptions, Interrupt, Match
 from simbookie.world.links import Link, NetworkConfig, NetworkCounters
 from simbookie.world.loop import VirtualTimeLoop
 from simbookie.world.process import Process
 
-__all__ = ["Accept", "ConnectionEnd", "Layer", "Network"]
+__all__ = ["Accept", "Layer", "Network"]
 
 #: When an attempt to connect is repeated: after this time, then after twice as much, and so on.
 _CONNECT_RETRY_S: Final = 1.0
@@ -56,59 +58,9 @@ class Layer(Protocol):
         """Break all connections between two hosts; returns how many there were."""
         ...
 
-
-class ConnectionEnd:
-    """One end of a connection, in the hands of ``process``.
-
-    The holder sets ``on_message`` and, to learn that the connection broke, ``on_lost``; both are called as code of the
-    process. ``peer_name`` is the host at the other end.
-    """
-
-    __slots__ = ("_link", "_network", "is_closed", "is_cut", "on_lost", "on_message", "peer", "peer_name", "process")
-
-    def __init__(self, network: Network, process: Process, peer_name: str) -> None:
-        self.process = process
-        self.peer_name = peer_name
-        self.on_message: Callable[[Any], None] | None = None
-        self.on_lost: Callable[[], None] | None = None
-        self.peer: ConnectionEnd | None = None
-        #: Nothing goes out here any more. What the other end sent before it closed may still come in.
-        self.is_closed = False
-        #: The connection was reset on its way: what is under way to this end never arrives.
-        self.is_cut = False
-        self._network = network
-        self._link = network.link(process.host_name, peer_name)
-
-    def __repr__(self) -> str:
-        return f"<ConnectionEnd {self.process.host_name} to {self.peer_name}{' closed' if self.is_closed else ''}>"
-
-    def send(self, message: object) -> None:
-        """Send ``message`` to the other end. Does nothing on a closed connection, nor for a killed process."""
-        process = self.process
-        if self.is_closed or not process.is_alive:
-            return
-        if process.is_running:
-            peer = self.peer
-            assert peer is not None, "a connection is used once it is established"
-            self._network.transmit(self._link, peer, message)
-        else:
-            self._network.loop.enter(process, self.send, message)
-
-    def close(self) -> None:
-        """Give the connection up: nothing arrives here any more, the other end hears of it, ``on_lost`` is not called."""
-        self.on_message = None
-        if not self.is_closed:
-            self._network.close_end(self)
-
-    def take(self, message: object) -> None:
-        """Hand ``message`` to the holder of this end; called by the network."""
-        if self.on_message is not None:
-            self.on_message(message)
-
-    def lose(self) -> None:
-        """Tell the holder that the connection broke; called by the network. A holder that was asleep has heard of it before."""
-        if self.on_lost is not None:
-            self.on_lost()
+    def half_open(self, host: str, other: str) -> int:
+        """Have ``host`` alone take its connections with ``other`` for broken; returns how many there were."""
+        ...
 
 
 class _Attempt:
@@ -258,16 +210,27 @@ class Network:
         Returns how many there were.
         """
         broken = sum(layer.reset_connections(host, other) for layer in self.layers)
-        for process, ends in list(self._ends.items()):
-            for end in list(ends) if process.host_name == host else ():
-                peer = end.peer
-                if end.peer_name != other or peer is None:
-                    continue
+        for end in self._ends_between(host, other):
+            if end.peer is not None:
                 broken += 1
-                for side in (end, peer):
-                    side.is_cut = True
-                    self.signal(self.link(side.peer_name, side.process.host_name), self._break, side)
+                self._cut(end)
         return broken
+
+    def half_open(self, host: str, other: str) -> int:
+        """Have ``host`` take its connections with ``other`` for broken, which hears of it when it sends something.
+
+        Returns how many there were.
+        """
+        lost = sum(layer.half_open(host, other) for layer in self.layers)
+        for end in self._ends_between(host, other):
+            lost += 1
+            end.is_cut = True
+            self._break(end)
+        return lost
+
+    def _ends_between(self, host: str, other: str) -> list[ConnectionEnd]:
+        ends = [end for process, ends in self._ends.items() if process.host_name == host for end in ends]
+        return [end for end in ends if end.peer_name == other]
 
     # --------------------------------------------------------------------------------------------------- connections
 
@@ -371,6 +334,9 @@ class Network:
         if self._at_departure.made:
             action = self.intercepted(link, message, lambda: self._send_on(link, end, message, latency))
             sender = end.peer
+            if isinstance(action, Interrupt):
+                action.act()
+                return
             if action in (Fate.DROP, Fate.HOLD) or (sender is not None and not sender.process.is_alive):
                 return
         if link.blocked:
@@ -414,7 +380,7 @@ class Network:
         if interception is None:
             return None
         action = interception.action
-        if action is Fate.DROP:
+        if action is Fate.DROP or isinstance(action, Interrupt):
             self.counters.dropped += 1
         elif action is Fate.HOLD:
             self.counters.held += 1
@@ -452,11 +418,45 @@ class Network:
         if link.blocked:
             self._stop(link, end, message, 0.0)
             return
-        process = end.process
-        if process.is_alive and not end.is_cut:
-            self.counters.delivered += 1
-            self.loop.enter(process, end.take, message)
+        if end.process.is_alive and not end.is_cut:
+            self._let_through(link, end, message)
             return
+        self._discard(end)
+
+    def _let_through(self, link: Link, end: ConnectionEnd, message: object) -> None:
+        """Deliver to an end that stands, as fast as its holder reads; or break the connection here."""
+        now = self.loop.time()
+        if link.cut_after is not None:
+            link.cut_after -= size_of(message)
+            if link.cut_after < 0:
+                link.cut_after = None
+                self._cut(end)
+                return
+        if link.read_rate is None and link.read_until <= now:
+            self.counters.delivered += 1
+            self.loop.enter(end.process, end.take, message)
+            return
+        takes_s = 0.0 if link.read_rate is None else size_of(message) / link.read_rate
+        link.read_until = max(now, link.read_until) + takes_s
+        self.loop.call_at(link.read_until, self._read_slowly, end, message, context=self.context)
+
+    def _read_slowly(self, end: ConnectionEnd, message: object) -> None:
+        if end.process.is_alive and not end.is_cut:
+            self.counters.delivered += 1
+            self.loop.enter(end.process, end.take, message)
+        else:
+            self._discard(end)
+
+    def _cut(self, end: ConnectionEnd) -> None:
+        """Something between both ends breaks the connection."""
+        for side in (end, end.peer):
+            if side is not None:
+                side.is_cut = True
+                self.signal(self.link(side.peer_name, side.process.host_name), self._break, side)
+
+    def _discard(self, end: ConnectionEnd) -> None:
+        """A message has come to an end that is no more."""
+        process = end.process
         self.counters.discarded += 1
         if end.peer is not None and process.host_name not in self._powered_off:
             self.signal(self.link(process.host_name, end.peer_name), self._break, end.peer)

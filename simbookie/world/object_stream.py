@@ -22,7 +22,7 @@ from bkclient.wire.connection import Answer, ClientConnection
 from bkclient.wire.envelope import EncodedRequest
 from bkclient.wire.messages import AddRequest, ReadRequest, ReadResponse, Request, Response
 from simbookie.world.calls import RequestMessage, ResponseMessage
-from simbookie.world.network import ConnectionEnd
+from simbookie.world.connection_end import ConnectionEnd
 
 __all__ = ["ObjectConnection", "ObjectStream"]
 

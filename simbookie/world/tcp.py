@@ -176,6 +176,13 @@ class Tcp:
             end.peer.cut()
         return len(ends)
 
+    def half_open(self, host: str, other: str) -> int:
+        """Have ``host`` take its connections with ``other`` for broken; what arrives on them is answered with a reset."""
+        ends = [end for end in self._sockets.get(host, ()) if end.remote[0] == other]
+        for end in ends:
+            end.break_off()
+        return len(ends)
+
     # ----------------------------------------------------------------------------------------- called by the network
 
     def process_killed(self, process: Process, *, power_loss: bool) -> None:

@@ -11,7 +11,7 @@ import errno
 import os
 import socket as sockets
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from simbookie.world.schedule import Strand
 
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 __all__ = ["Address", "Middlebox", "Socket"]
 
 Bytes = bytes | bytearray | memoryview
+
+#: How often a process that reads slowly reads in a second.
+_SLOW_READS_PER_S: Final = 20
 
 Address = tuple[str, int]
 """The name of a host, and a port."""
@@ -60,6 +63,7 @@ class Socket:
         "_is_cut",
         "_is_full",
         "_is_gone",
+        "_is_reading_slowly",
         "_is_silent",
         "_is_telling",
         "_last_arrival",
@@ -126,6 +130,8 @@ class Socket:
         self._is_silent = False
         #: Nothing arrives any more.
         self._is_cut = False
+        #: The process has read what it may for now.
+        self._is_reading_slowly = False
 
     def __repr__(self) -> str:
         state = "broken" if self.error else "closed" if self._is_closed else "open"
@@ -155,6 +161,8 @@ class Socket:
     @property
     def is_readable(self) -> bool:
         """Whether :meth:`recv_into` has something to say: bytes, the end, or an error."""
+        if self._is_reading_slowly:
+            return False
         return bool(self._received) or self._has_end or self.error is not None
 
     def recv(self, size: int) -> bytes:
@@ -166,8 +174,14 @@ class Socket:
         """The same, into ``buffer``; returns the number of bytes."""
         received = self._received
         if received:
+            if self._is_reading_slowly:
+                raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
             view = memoryview(buffer)
             size = min(len(view), len(received))
+            rate = self.peer.link.read_rate
+            if rate is not None:
+                size = min(size, max(1, rate // _SLOW_READS_PER_S))
+                self._rest(size / rate)
             view[:size] = received[:size]
             del received[:size]
             self._acknowledge(size)
@@ -315,8 +329,27 @@ class Socket:
     def _arrive(self, number: int, piece: bytes | None) -> None:
         if self.link.blocked:
             self._again_when_unblocked(number, piece)
-        else:
+        elif self.link.cut_after is None or piece is None:
             self.peer.take(number, piece)
+        elif len(piece) <= self.link.cut_after:
+            self.link.cut_after -= len(piece)
+            self.peer.take(number, piece)
+        else:
+            left, self.link.cut_after = self.link.cut_after, None
+            self.peer.take(number, piece[:left])
+            self.cut()
+            self.peer.cut()
+
+    def _rest(self, for_s: float) -> None:
+        """Let the process read nothing for so long."""
+        self._is_reading_slowly = True
+        network = self._tcp.network
+        network.loop.call_later(for_s, self._read_on, context=network.context)
+
+    def _read_on(self) -> None:
+        self._is_reading_slowly = False
+        if self.is_readable:
+            self._tell_readable()
 
     def send_reset(self) -> None:
         """Tell the other end that there is no connection any more, and forget it here."""

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 from bkclient.transport.link import NewConnection
 from bkclient.transport.linked import LinkTransport
 from bkclient.transport.tcp_config import TcpTransportConfig
+from simbookie.world.connection_end import ConnectionEnd
 from simbookie.world.hosts import Host, World
-from simbookie.world.network import ConnectionEnd
 from simbookie.world.object_stream import ObjectConnection, ObjectStream
 
 if TYPE_CHECKING:

@@ -20,13 +20,14 @@ from scenarios.plan.faults import (
     Alter,
     Compact,
     Crash,
+    Departure,
     EndFault,
     Fault,
+    KillClient,
     Lose,
     MetadataCalls,
     MetadataWay,
     MetadataWhat,
-    Wipe,
 )
 from scenarios.plan.log_operations import MakeLog
 from scenarios.plan.model import End, Expectation, Expected, Program, Step
@@ -97,6 +98,8 @@ BY_NAME: dict[str, st.SearchStrategy[Any]] = {
     "copies": st.integers(1, 100),
     "byte": st.integers(0, 900),
     "outage_s": some_time,
+    "bandwidth": st.integers(1, 10**9),
+    "left": st.integers(0, 10**9),
     "rate": st.floats(0.0, 1e6, allow_nan=False),
     "unconfirmed": st.just(False),
     "slow_probability": chances,
@@ -162,11 +165,17 @@ operations: st.SearchStrategy[ClientOperation] = st.one_of(
 )
 calls = st.builds(Call, operations, st.none() | durations, st.sampled_from(Wanted))
 #: What only bookies suffer that keep everything in memory, or files.
-OF_MEMORY: tuple[type[Fault], ...] = (Alter, Lose, Wipe)
+OF_MEMORY: tuple[type[Fault], ...] = (Alter, Lose)
 OF_FILES: tuple[type[Fault], ...] = (Compact,)
 faults: st.SearchStrategy[Fault] = st.one_of(
-    *(built(cls) for cls in FAULTS.values() if cls not in {EndFault, MetadataCalls, Crash, *OF_MEMORY, *OF_FILES}),
+    *(
+        built(cls)
+        for cls in FAULTS.values()
+        if cls not in {EndFault, MetadataCalls, Crash, KillClient, *OF_MEMORY, *OF_FILES}
+    ),
     st.builds(Crash, st.sampled_from(BOOKIES), st.sampled_from(CrashMode)),
+    st.builds(KillClient, st.sampled_from(CLIENTS)),
+    st.builds(KillClient, st.sampled_from(CLIENTS), st.sampled_from(Departure), st.integers(1, 9)),
     # what is stored of logs suffers fewer faults than what is stored of ledgers
     st.builds(
         MetadataCalls,

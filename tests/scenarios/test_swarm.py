@@ -10,17 +10,18 @@ import scenarios.runner
 from scenarios.model import TransportKind
 from scenarios.plan import parse_plan, print_plan
 from scenarios.plan.faults import FAULTS, Budget, Wipe
-from scenarios.plan.log_operations import LOG_OPERATIONS
+from scenarios.plan.log_operations import LOG_OPERATIONS, DropCursor, FlushLog, RecoverLogEnd
 from scenarios.plan.model import Expected
 from scenarios.plan.named import DRAWN, plan_named
-from scenarios.plan.operations import OPERATIONS, RecoverBookie
-from scenarios.plan.swarm import LIVENESS, SAFETY, draw_swarm
+from scenarios.plan.operations import OPERATIONS
+from scenarios.plan.swarm import CAMPAIGNS, LIVENESS, LOGS, SAFETY, draw_swarm
 from scenarios.replaying import replay_history
 from scenarios.runner import run_scenario
+from simbookie.storage.kinds import StoreKind
 
 #: What swarms do not draw, because a plan has to be written for it.
-UNDRAWN_OPERATIONS = {RecoverBookie} | set(LOG_OPERATIONS)
-UNDRAWN_FAULTS = {"lose", "compact", "omit", "start", "restart", "resume", "heal"}
+UNDRAWN_FAULTS = {"lose", "start", "restart", "resume", "heal"}
+UNDRAWN_LOG_OPERATIONS = {FlushLog, DropCursor, RecoverLogEnd}
 
 
 @pytest.mark.parametrize("mode", DRAWN)
@@ -36,11 +37,21 @@ def test_swarms_draw_every_fault_and_operation_but_a_few() -> None:
     plans = [draw_swarm(seed) for seed in range(400)]
     assert {step.fault.verb for plan in plans for step in plan.steps} == set(FAULTS) - UNDRAWN_FAULTS
     assert {type(operation) for plan in plans for operation in plan.operations} == (
-        set(OPERATIONS.values()) - UNDRAWN_OPERATIONS
+        set(OPERATIONS.values()) - set(LOG_OPERATIONS)
     )
+    of_logs = {type(operation) for seed in range(60) for operation in draw_swarm(seed, LOGS).operations}
+    assert of_logs >= set(LOG_OPERATIONS) - UNDRAWN_LOG_OPERATIONS
+    assert {plan.cluster.store for plan in plans} == {None, *StoreKind}
     kinds = [{step.fault.verb for step in plan.steps} - {"end"} for plan in plans]
     assert max(map(len, kinds)) <= 8  # messages alone are four
     assert min(map(len, kinds)) <= 1
+
+
+def test_a_campaign_has_clusters_of_its_shape() -> None:
+    for name, (bookies, sizes) in CAMPAIGNS.items():
+        clusters = [draw_swarm(seed, name).cluster for seed in range(30)]
+        assert {cluster.bookies for cluster in clusters} == {bookies}
+        assert {str(cluster.sizes) for cluster in clusters} == {"/".join(map(str, each)) for each in sizes}
 
 
 def test_what_takes_copies_or_bookies_says_so() -> None:

@@ -88,6 +88,8 @@ class SimulatedDisk:
             raise ValueError(f"disk: capacity_bytes must be >= 0, got {capacity_bytes}")
         self.costs = costs if costs is not None else DiskCosts()
         self.faults = DiskFaults()
+        #: What every sync, and every read of a cold page, takes beyond its costs, in seconds; may be changed at any time.
+        self.stall_s = 0.0
         self._rng = rng
         self._capacity = capacity_bytes
         self._sync_covers_names = sync_covers_names
@@ -235,6 +237,22 @@ class SimulatedDisk:
     def _used(self) -> int:
         return sum(map(len, self._files())) * PAGE_SIZE
 
+    def fill(self, left: int) -> Callable[[], None]:
+        """Have other data fill the disk up to ``left`` bytes; returns what removes that."""
+        before, self._capacity = self._capacity, min(self._capacity, self._used() + left)
+
+        def empty() -> None:
+            self._capacity = before
+
+        return empty
+
+    def wipe(self) -> None:
+        """Lose everything, as a replaced disk does. Only while no storage has it open."""
+        self.life += 1
+        self._names.clear()
+        self._durable_names.clear()
+        self._name_changes.clear()
+
     def reserve(self, pages: int) -> None:
         """:class:`~simbookie.storage.base.NoSpace` unless so many pages fit."""
         if pages and self._used() + pages * PAGE_SIZE > self._capacity:
@@ -257,7 +275,7 @@ class SimulatedDisk:
 
     def run(self, path: str, cost: float, finish: Callable[[], None]) -> None:
         """Have the device work on a file or folder for ``cost`` seconds once it is free, then call ``finish``."""
-        self._queue.append((path, cost, finish))
+        self._queue.append((path, cost + self.stall_s, finish))
         self._start_what_can()
 
     def _start_what_can(self) -> None:

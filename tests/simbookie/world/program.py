@@ -9,9 +9,9 @@ from typing import Any
 
 import anyio
 
+from simbookie.world.connection_end import ConnectionEnd
 from simbookie.world.hosts import Host, World
 from simbookie.world.links import NetworkConfig
-from simbookie.world.network import ConnectionEnd
 
 NETWORK = NetworkConfig(
     loss_probability=0.1, duplicate_probability=0.1, slow_probability=0.1, slow_s=0.05, jitter_s=0.002, fifo=False

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from simbookie.storage.base import CrashMode
+from simbookie.world.connection_end import ConnectionEnd
 from simbookie.world.faults import Action, Delay, Duplicate, Fate, Interception
 from simbookie.world.hosts import Host, World
 from simbookie.world.links import NetworkConfig
-from simbookie.world.network import ConnectionEnd
 
 PLAIN = NetworkConfig(latency_s=0.001, jitter_s=0.001)
 

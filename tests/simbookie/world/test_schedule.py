@@ -7,9 +7,9 @@ from random import Random
 
 import pytest
 
+from simbookie.world.connection_end import ConnectionEnd
 from simbookie.world.hosts import Host, World
 from simbookie.world.links import NetworkConfig
-from simbookie.world.network import ConnectionEnd
 from simbookie.world.policies import Chosen, DelayBounded, Pct, Uniform
 from simbookie.world.schedule import LATE_MAX_S, Choices, Schedule, SchedulePolicy, Turn
 

@@ -24,10 +24,10 @@ from bkclient.wire.messages import (
 )
 from simbookie.storage.base import CrashMode
 from simbookie.world.calls import RequestMessage, ResponseMessage
+from simbookie.world.connection_end import ConnectionEnd
 from simbookie.world.errors import UnhandledErrors
 from simbookie.world.faults import Delay, Duplicate, Fate
 from simbookie.world.hosts import Host, World
-from simbookie.world.network import ConnectionEnd
 from simbookie.world.transport import SimulatedTransport
 
 
