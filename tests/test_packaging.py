@@ -114,6 +114,18 @@ def test_every_requirement_of_the_project_is_pinned_within_its_range() -> None:
             assert requirement.specifier.contains(version), f"{requirement} is pinned to {version}"
 
 
+#: Extras for those who work on the repository.
+OWN_EXTRAS = {"dev", "dev-test", "docs", "examples", "mutation"}
+
+
+def test_every_extra_is_explained() -> None:
+    page = (ROOT / "docs" / "reference" / "status.md").read_text(encoding="utf-8")
+    table = page.partition("## Which extra is needed for what")[2].partition("\n## ")[0]
+    cells = [line.split("|")[1] for line in table.splitlines() if line.startswith("|")]
+    explained = {name for cell in cells for name in re.findall(r"`([\w-]+)`", cell)}
+    assert explained == {*extras()} - OWN_EXTRAS
+
+
 def test_the_changelog_tells_of_this_version() -> None:
     assert re.search(rf"^## {re.escape(bkclient.__version__)}\b", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
 

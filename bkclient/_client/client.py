@@ -375,6 +375,11 @@ class BookKeeper:
         return self._config.limits.max_frame_size_bytes - FRAME_OVERHEAD_BYTES
 
     @property
+    def stats(self) -> ClientStats | None:
+        """What hears of the client's operations, for what is built on it; None if nothing does. It never raises."""
+        return self._stats
+
+    @property
     def wall_clock(self) -> Callable[[], float] | None:
         """The clock that the client was made with, in seconds since 1970; None if it was made without."""
         return self._wall_clock

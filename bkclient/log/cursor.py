@@ -287,6 +287,8 @@ class LogCursor:
     async def _leave(self) -> None:
         if self._merged is not None:
             await self._merged.stop()
+        for cursor in self._cursors.values():
+            cursor.left()
         for reader in self._readers:
             await reader.leave()
 

@@ -13,7 +13,15 @@ import anyio
 from bkclient import LedgerWriter
 from bkclient._backoff import Backoff
 from bkclient._fresh import fresh
-from bkclient.errors import ArgumentError, BookKeeperError, NoSuchLedger, RequestTimeout, UnexpectedCondition
+from bkclient.errors import (
+    ArgumentError,
+    BookKeeperError,
+    Code,
+    NoSuchLedger,
+    RequestTimeout,
+    UnexpectedCondition,
+    code_of,
+)
 from bkclient.log.batches import PendingEntry
 from bkclient.log.errors import naming
 from bkclient.log.format.compression import Compression
@@ -22,8 +30,10 @@ from bkclient.log.machine.manifest import LedgerEnd
 from bkclient.log.machine.owner import CloseLedger, LogOwner, MakeLedger, OwnerAction, RecoverLedger
 from bkclient.log.machine.owner_state import ENDED, OwnerState
 from bkclient.log.machine.update import ReadManifest, WriteManifest
+from bkclient.log.observed import OwnerStats
 from bkclient.log.settings import PublishSettings
 from bkclient.log.store import ManifestStore
+from bkclient.observability import log
 
 __all__ = ["LET_GO_S", "OwnerDriver", "abandon_all"]
 
@@ -50,6 +60,8 @@ class OwnerDriver:
         self.max_entry_bytes: Final = store.client.max_entry_bytes - OVERHEAD_BYTES
         #: Called once when the owner ended otherwise than by :meth:`close`.
         self.on_failed: Callable[[], None] = lambda: None
+        stats = store.client.stats
+        self._stats: Final = None if stats is None else OwnerStats(stats)
         self._settings: Final = settings
         self._compression: Final = Compression[settings.compression.upper()]
         self._on_told: Final = on_told
@@ -94,17 +106,23 @@ class OwnerDriver:
             entry.fail(partial(fresh, error))
             self._on_told(entry)
             return
+        if self._stats is not None:
+            self._stats.on_handed(entry)
         self._entries[self.machine.publish(len(entry.data))] = entry
         self._news.set()
 
     def refuse(self, entry: PendingEntry) -> None:
         """Tell that an entry is not sent any more, and what ended the owner."""
         entry.fail(lambda: self.failure() or UnexpectedCondition("the writer of the log has ended"))
+        if self._stats is not None:
+            self._stats.on_told(entry, code_of(self.machine.failure, Code.UNEXPECTED_CONDITION))
         self._on_told(entry)
 
     async def claim(self) -> None:
         """Become the owner; raises why that cannot be."""
         loop = asyncio.get_running_loop()
+        if self._stats is not None:
+            self._stats.on_claiming()
         self.machine.claim()
         cancel = self.store.watch(self._on_changed)
         self._task = loop.create_task(self._run(), name=f"owner of log {self.store.name}")
@@ -117,9 +135,12 @@ class OwnerDriver:
             await self.abandon()
             raise
         error = self.failure()
+        if self._stats is not None:
+            self._stats.on_claimed(Code.OK if error is None else error.code)
         if error is not None:
             await self.abandon()
             raise error
+        log.LOG_CLAIMED(log=self.store.name, epoch=self.machine.epoch, owner=self.machine.name)
         assert self.machine.known is not None, "the log was claimed"
         self._last_ms = max(self._last_ms, self.machine.known.manifest.last_ms)
 
@@ -221,7 +242,7 @@ class OwnerDriver:
                 was_listing = machine.state is OwnerState.LISTING
                 await self.store.carry_out(action, machine)
                 if was_listing and machine.state is OwnerState.OPEN:
-                    self._set_timers()
+                    self._on_ledger_begun()
             case RecoverLedger(ledger_id):
                 machine.on_ended(await self._recover(ledger_id))
             case MakeLedger():
@@ -232,6 +253,12 @@ class OwnerDriver:
                 await ledger.close()
                 end = ledger.metadata
                 machine.on_ended(LedgerEnd(ledger_id, end.last_entry_id, end.length, self._time_at(end.last_entry_id)))
+
+    def _on_ledger_begun(self) -> None:
+        self._set_timers()
+        log.LOG_LEDGER_BEGUN(log=self.store.name, ledger_id=self.machine.ledger_id)
+        if self._stats is not None:
+            self._stats.on_ledger_begun()
 
     def _time_at(self, last_entry_id: int) -> int:
         """The time of the last entry of the current ledger, which is the last one acknowledged, or one that was sent after it."""
@@ -303,6 +330,10 @@ class OwnerDriver:
         machine, now = self.machine, asyncio.get_running_loop().time()
         if machine.state not in (OwnerState.OPEN, OwnerState.DRAINING):
             return
+        reason = "cancelled" if error is None else str(error)
+        log.LOG_LEDGER_FAILED(log=self.store.name, ledger_id=machine.ledger_id, reason=reason)
+        if self._stats is not None:
+            self._stats.on_ledger_failed()
         self._failing_since = self._failing_since if self._failures else now
         self._failures += 1
         if isinstance(error, BookKeeperError) and now >= self._failing_since + self._settings.give_up_s:
@@ -326,6 +357,8 @@ class OwnerDriver:
             entry = self._entries.pop(confirmed.number)
             self._stored_ms = entry.publish_ms
             entry.tell(confirmed.ledger_id, confirmed.entry_id)
+            if self._stats is not None:
+                self._stats.on_told(entry)
             self._on_told(entry)
             if self._flushes and (waiting := self._flushes.pop(confirmed.number, None)) and not waiting.done():
                 waiting.set_result(None)
@@ -339,6 +372,7 @@ class OwnerDriver:
         if self.machine.state not in ENDED:
             self.machine.fail(UnexpectedCondition("the owner of the log was cancelled"))
         entries, self._entries = list(self._entries.values()), {}
+        self._log_end(len(entries))
         for entry in entries:
             self.refuse(entry)
         flushes, self._flushes = list(self._flushes.values()), {}
@@ -348,6 +382,15 @@ class OwnerDriver:
         if self.machine.failure is not None:
             self.on_failed()
         self._told.set()
+
+    def _log_end(self, entries: int) -> None:
+        error, name, epoch = self.machine.failure, self.store.name, self.machine.epoch
+        if error is None:
+            log.LOG_RELEASED(log=name, epoch=epoch)
+            return
+        log.LOG_OWNER_ENDED(log=name, epoch=epoch, entries=entries, reason=error.message, code=error.code)
+        if self._stats is not None:
+            self._stats.on_ended()
 
     async def _clean_up(self) -> None:
         """Let the ledger go, and delete what nobody will ever look for; what cannot be deleted now is left to the next trim."""

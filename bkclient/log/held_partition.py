@@ -14,6 +14,7 @@ from bkclient.log.format.message import LogMessage
 from bkclient.log.machine.deliveries import Deliveries
 from bkclient.log.partition_cursor import PartitionCursor
 from bkclient.log.partition_reader import PartitionReader
+from bkclient.observability import log
 
 __all__ = ["HeldPartition"]
 
@@ -80,6 +81,13 @@ class HeldPartition:
                 if loop.time() + pause_s >= gives_up_at:
                     raise
                 failures += 1
+                log.LOG_READ_FAILED(
+                    log=self.reader.log,
+                    seconds=pause_s,
+                    reason=error.message,
+                    ledger_id=error.ledger_id,
+                    code=error.code,
+                )
             await asyncio.sleep(pause_s)
 
     async def leave(self) -> None:
@@ -87,4 +95,5 @@ class HeldPartition:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
+        self.cursor.left()
         await self.reader.leave()

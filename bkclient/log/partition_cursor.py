@@ -6,14 +6,16 @@ import asyncio
 from typing import Final
 
 from bkclient.coordination import RegisterValue, VersionedRegister
-from bkclient.errors import MetadataOutcomeUnknown, MetadataVersionConflict
+from bkclient.errors import BookKeeperError, MetadataOutcomeUnknown, MetadataVersionConflict
 from bkclient.log.errors import LogDeposed
 from bkclient.log.format.message_id import MessageId
 from bkclient.log.machine.changes import AddCursor
 from bkclient.log.machine.cursor import CursorState, decode_cursor, encode_cursor
 from bkclient.log.machine.manifest import LogManifest
+from bkclient.log.observed import CursorStats
 from bkclient.log.partition_reader import start_at
 from bkclient.log.store import ManifestStore
+from bkclient.observability import log
 
 __all__ = ["CURSORS", "PartitionCursor", "backlog_of", "cursor_register"]
 
@@ -47,6 +49,8 @@ class PartitionCursor:
         self._version = 0
         self.state = CursorState("", store.new_id(), -1, 0)
         self.is_dirty = False
+        stats = store.client.stats
+        self._stats: Final = None if stats is None else CursorStats(stats)
         self._lock: Final = asyncio.Lock()
 
     async def open(self) -> LogManifest:
@@ -64,6 +68,7 @@ class PartitionCursor:
         # Its position is stored: from now on trimming looks at it, and what is there now stays.
         manifest = await self._store.change(AddCursor(self._name))
         self.state.settle(manifest)
+        self._report_backlog(manifest)
         return manifest
 
     @property
@@ -78,13 +83,38 @@ class PartitionCursor:
         async with self._lock:  # one that stores less than another must not come after it
             if not self.is_dirty:
                 return
-            self.state.settle(await self._store.manifest())
-            self.is_dirty = False  # what is acknowledged from here on is for the next time
+            began_at = 0.0 if self._stats is None else self._stats.now()
             try:
+                manifest = await self._store.manifest()
+                self.state.settle(manifest)
+                self.is_dirty = False  # what is acknowledged from here on is for the next time
                 await self._save()
-            except BaseException:
+            except BaseException as error:
                 self.is_dirty = True
+                if isinstance(error, BookKeeperError):
+                    self._report_failure(began_at, error)
                 raise
+            if self._stats is not None:
+                self._stats.on_stored(began_at)
+            self._report_backlog(manifest)
+
+    def _report_failure(self, began_at: float, error: BookKeeperError) -> None:
+        name, cursor = self._store.name, self._name
+        if isinstance(error, LogDeposed):
+            log.LOG_CURSOR_LOST(log=name, cursor=cursor)
+        else:
+            log.LOG_CURSOR_NOT_STORED(log=name, cursor=cursor, reason=error.message, code=error.code)
+        if self._stats is not None:
+            self._stats.on_stored(began_at, error.code)
+
+    def _report_backlog(self, manifest: LogManifest) -> None:
+        if self._stats is not None:
+            self._stats.on_backlog(backlog_of(self.state, manifest))
+
+    def left(self) -> None:
+        """It is not open any more."""
+        if self._stats is not None:
+            self._stats.on_backlog(0)
 
     async def check(self) -> None:
         """Ask whether this opening still has the cursor; :class:`~bkclient.log.LogDeposed` if it was taken over."""

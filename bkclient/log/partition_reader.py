@@ -56,6 +56,11 @@ class PartitionReader:
         return self._ledger_id, self._next_entry_id
 
     @property
+    def log(self) -> str:
+        """The name of the log, or of the partition."""
+        return self._store.name
+
+    @property
     def partition(self) -> int:
         """The number of the partition; -1 for a log without."""
         return self._partition

@@ -54,11 +54,11 @@ class LogSettings(SettingsGroup):
 class PublishSettings(SettingsGroup):
     """How messages are published. Wrong values and unknown names raise :class:`~bkclient.errors.ArgumentError`.
 
-    Messages are gathered to one entry until there are ``batch_messages`` of them, or ``batch_bytes`` bytes, or the first one has
-    waited for ``batch_delay_s`` seconds; a message that finds nothing under way does not wait. These defaults are those of
-    Pulsar's producers. ``compression`` is ``none``, ``zlib``, ``lz4`` or ``zstd``; the last two need the extra ``compression``.
-    At most ``max_pending_messages`` and ``max_pending_bytes`` are not acknowledged at a time. An owner that cannot write for
-    ``give_up_s`` seconds, because the metadata store or too many bookies are away, fails.
+    Messages are gathered to one entry until there are ``batch_messages`` of them, or ``batch_bytes`` bytes, or the first one
+    has waited for ``batch_delay_s`` seconds; a message that finds nothing under way does not wait. These defaults are those
+    of Pulsar's producers. ``compression`` is ``none``, ``zlib``, ``lz4``, ``zstd`` or ``snappy``; the last three need the
+    extra ``compression``. At most ``max_pending_messages`` and ``max_pending_bytes`` are not acknowledged at a time. An owner
+    that cannot write for ``give_up_s`` seconds, because the metadata store or too many bookies are away, fails.
     """
 
     batch_messages: int = whole(1_000, low=1, high=BATCH_MESSAGES_MAX)

@@ -228,3 +228,36 @@ QUARANTINE_LIFTED: Final = LogEvent(
 
 REPAIR_ACTION: Final = LogEvent("repair", "action", logging.INFO, "%(subject)s: %(what)s")
 REPAIR_FAILED: Final = LogEvent("repair", "failed", logging.WARNING, "%(subject)s: %(detail)s")
+
+# Logs over ledgers ---------------------------------------------------------------------------------------------------
+
+LOG_CLAIMED: Final = LogEvent("log", "claimed", logging.INFO, "took log %(log)s over in epoch %(epoch)d, as %(owner)s")
+LOG_LEDGER_BEGUN: Final = LogEvent("log", "ledger_begun", logging.INFO, "log %(log)s goes on in ledger %(ledger_id)d")
+LOG_LEDGER_FAILED: Final = LogEvent(
+    "log",
+    "ledger_failed",
+    logging.WARNING,
+    "ledger %(ledger_id)d of log %(log)s did not take an entry and is replaced by another: %(reason)s",
+)
+LOG_RELEASED: Final = LogEvent("log", "released", logging.INFO, "left log %(log)s, which was owned in epoch %(epoch)d")
+LOG_OWNER_ENDED: Final = LogEvent(
+    "log",
+    "owner_ended",
+    logging.WARNING,
+    "the owner of log %(log)s in epoch %(epoch)d has ended with %(entries)d entries not acknowledged: %(reason)s [%(code)d]",
+)
+LOG_CURSOR_LOST: Final = LogEvent(
+    "log", "cursor_lost", logging.WARNING, "cursor %(cursor)s of log %(log)s is not this program's any more"
+)
+LOG_CURSOR_NOT_STORED: Final = LogEvent(
+    "log",
+    "cursor_not_stored",
+    logging.WARNING,
+    "cursor %(cursor)s of log %(log)s could not be stored: %(reason)s [%(code)d]",
+)
+LOG_READ_FAILED: Final = LogEvent(
+    "log",
+    "read_failed",
+    logging.WARNING,
+    "a consumer of log %(log)s could not read on, and tries again in %(seconds).1f s: %(reason)s [%(code)d]",
+)

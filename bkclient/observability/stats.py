@@ -41,6 +41,8 @@ class Metric:
     is_per_bookie: bool = False
     #: Whether BookKeeper's Java client reports it under the same name.
     is_bookkeepers: bool = True
+    #: What amounts are amounts of.
+    unit: str = "entries"
 
     @property
     def full_name(self) -> str:
@@ -107,6 +109,48 @@ THROTTLED: Final = _declare(
 
 # Levels.
 PENDING_ADDS: Final = _declare("NUM_PENDING_ADD", MetricKind.LEVEL, "entries appended and not yet acknowledged")
+
+_LOG: Final = "bkclient_log"
+
+
+def _declare_log(name: str, kind: MetricKind, meaning: str, unit: str = "") -> str:
+    METRICS[f"{_LOG}_{name}"] = Metric(name, kind, meaning, scope=_LOG, is_bookkeepers=False, unit=unit)
+    return f"{_LOG}_{name}"
+
+
+# Logs over ledgers: those that a client owns, and cursors that it has open.
+LOG_CLAIM: Final = _declare_log(
+    "CLAIM", MetricKind.OPERATION, "taking a log over, or one partition, the recovery of its last ledger included"
+)
+LOG_PUBLISH: Final = _declare_log(
+    "PUBLISH", MetricKind.OPERATION, "publishing a batch of messages, from its being handed in to its acknowledgement"
+)
+LOG_BATCH_MESSAGES: Final = _declare_log(
+    "BATCH_MESSAGES", MetricKind.AMOUNT, "messages of a batch that was acknowledged", "messages"
+)
+LOG_BATCH_BYTES: Final = _declare_log(
+    "BATCH_BYTES", MetricKind.AMOUNT, "bytes of such a batch as it is stored", "bytes"
+)
+LOG_LEDGERS_BEGUN: Final = _declare_log(
+    "LEDGERS_BEGUN",
+    MetricKind.EVENT,
+    "ledgers that owners of logs have begun: the first ones, and those in the place of others",
+)
+LOG_LEDGERS_FAILED: Final = _declare_log(
+    "LEDGERS_FAILED", MetricKind.EVENT, "ledgers of logs that were ended because they did not take an entry"
+)
+LOG_OWNERS_ENDED: Final = _declare_log(
+    "OWNERS_ENDED", MetricKind.EVENT, "owners of logs that were deposed or have failed"
+)
+LOG_PENDING_MESSAGES: Final = _declare_log(
+    "PENDING_MESSAGES", MetricKind.LEVEL, "messages in batches that were handed in and are not acknowledged yet"
+)
+LOG_CURSOR_STORE: Final = _declare_log("CURSOR_STORE", MetricKind.OPERATION, "storing the position of a cursor")
+LOG_CURSOR_BACKLOG: Final = _declare_log(
+    "CURSOR_BACKLOG",
+    MetricKind.LEVEL,
+    "entries that open cursors have not acknowledged, of ledgers that have ended, as of when each was opened or stored last",
+)
 
 _CHANNEL: Final = "per_channel_bookie_client"
 

@@ -21,6 +21,7 @@ import pytest
 
 import bkclient
 from bkclient import BookKeeper, ClientConfig
+from bkclient.log import Logs, LogSettings
 from bkclient.metadata.memory import MemoryMetadataService
 from bkclient.observability.memory_stats import MemoryStats
 from tests.bkclient.fakes import FakeStore, fake_cluster
@@ -32,6 +33,7 @@ OPTIONAL = (
     *(f"observability/{name}.py" for name in ("latencies", "memory_stats", "prometheus", "stats", "tracer", "tracing")),
     "transport/measured.py",
     "_client/writing/observed.py",
+    "log/observed.py",
 )
 _NAMES = itertools.count(1)
 
@@ -74,10 +76,23 @@ async def live(bk: BookKeeper) -> None:
     await bk.open_ledger(left_open.ledger_id, recover=True)
 
 
+async def live_with_logs(bk: BookKeeper) -> None:
+    """Everything that is done with logs often."""
+    logs = Logs(bk)
+    await logs.create("log", LogSettings(ensemble_size=1, write_quorum_size=1, ack_quorum_size=1))
+    async with logs.writer("log") as log:
+        for _ in range(20):
+            await log.publish(b"x")
+    async with logs.cursor("log", "c") as cursor:
+        for _ in range(20):
+            cursor.acknowledge(await anext(cursor))
+
+
 async def test_a_client_that_nobody_watches_calls_nothing_that_watches() -> None:
     async with fake_cluster("a") as where:
         with calls() as counted:
             await live(where.bk)
+            await live_with_logs(where.bk)
     assert counted["_client/writing/shell.py"] > 20  # the hook sees what is there
     assert optional(counted) == {}
 

@@ -15,7 +15,7 @@ import bkclient
 from bkclient.observability import stats
 from bkclient.observability.log import EVENTS
 from bkclient.observability.prometheus import FAILED_OPERATIONS, FAILED_REQUESTS
-from bkclient.observability.stats import METRICS, MetricKind
+from bkclient.observability.stats import METRICS, Metric, MetricKind
 from bkclient.observability.tracing import SPAN_NAMES
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "using" / "observability.md").read_text(encoding="utf-8")
@@ -23,7 +23,7 @@ PACKAGE = Path(bkclient.__file__).parent
 KINDS = {
     MetricKind.OPERATION: ["latency", "milliseconds"],
     MetricKind.EVENT: ["counter", "times"],
-    MetricKind.AMOUNT: ["amount", "entries"],
+    MetricKind.AMOUNT: ["amount"],
     MetricKind.LEVEL: ["gauge", "at present"],
 }
 
@@ -47,11 +47,21 @@ def rows(title: str) -> list[list[str]]:
 def test_every_metric_is_listed_with_its_kind_unit_and_meaning(title: str, is_per_bookie: bool, own: str) -> None:
     *listed, last = rows(title)
     assert listed == [
-        [f"`{m.full_name}`", *KINDS[m.kind], m.meaning, "BookKeeper" if m.is_bookkeepers else "ours"]
-        for m in METRICS.values()
-        if m.is_per_bookie == is_per_bookie
+        row_of(metric)
+        for metric in METRICS.values()
+        if metric.is_per_bookie == is_per_bookie and metric.scope != "bkclient_log"
     ]
     assert last[0] == f"`{own}`"
+
+
+def row_of(metric: Metric) -> list[str]:
+    unit = [metric.unit] if metric.kind is MetricKind.AMOUNT else []
+    origin = "BookKeeper" if metric.is_bookkeepers else "ours"
+    return [f"`{metric.full_name}`", *KINDS[metric.kind], *unit, metric.meaning, origin]
+
+
+def test_every_metric_of_logs_is_listed() -> None:
+    assert rows("Logs over ledgers") == [row_of(each) for each in METRICS.values() if each.scope == "bkclient_log"]
 
 
 def test_what_is_said_to_be_missing_is() -> None:
