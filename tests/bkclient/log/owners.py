@@ -79,10 +79,11 @@ class Model:
     manifest: LogManifest
     version: int = 0
     ledgers: dict[int, Ledger] = field(default_factory=dict)
-    #: How often owners may die, metadata outcomes be unknown, and entries fail.
+    #: How often owners may die, metadata outcomes be unknown, entries fail, and a watch show an owner a newer manifest.
     deaths: int = 0
     unknowns: int = 0
     failures: int = 0
+    looks: int = 0
 
     def copy(self) -> Model:
         return replace(
@@ -94,7 +95,7 @@ class Model:
     def snapshot(self) -> Hashable:
         return (
             tuple(program.snapshot() for program in self.programs),
-            (self.manifest, self.version, self.deaths, self.unknowns, self.failures),
+            (self.manifest, self.version, self.deaths, self.unknowns, self.failures, self.looks),
             tuple((ledger_id, ledger.snapshot()) for ledger_id, ledger in self.ledgers.items()),
         )
 
@@ -121,6 +122,8 @@ class Model:
         if not program.to_publish and not machine.is_closing:
             yield "close", index, 0
         action = machine.action
+        if self.looks and machine.known is not None and machine.known.version < self.version:
+            yield "look", index, 0
         if isinstance(action, RecoverLedger):
             ledger = self.ledgers[action.ledger_id]
             if not ledger.is_fenced and ledger.end is None:
@@ -188,6 +191,9 @@ class Model:
             case "meddle":
                 self.failures -= 1
                 self.ledgers[machine.ledger_id or 0].end = way
+            case "look":
+                self.looks -= 1
+                machine.on_seen(VersionedManifest(self.manifest, self.version))
             case "late":
                 self._write(program.late)
                 program.late = None
@@ -312,6 +318,7 @@ def new_model(
     deaths: int = 0,
     unknowns: int = 0,
     failures: int = 0,
+    looks: int = 0,
     max_entries: int = 2,
     owner: type[LogOwner] = LogOwner,
 ) -> Model:
@@ -319,7 +326,8 @@ def new_model(
     settings = LogSettings(max_ledger_entries=max_entries, min_ledger_s=0)
     names = "abcdef"
     programs = [Program(owner(names[n], f"claim_id-{n}"), count) for n, count in enumerate(publishes)]
-    return Model(programs, LogManifest("log", settings), deaths=deaths, unknowns=unknowns, failures=failures)
+    manifest = LogManifest("log", settings)
+    return Model(programs, manifest, deaths=deaths, unknowns=unknowns, failures=failures, looks=looks)
 
 
 def explore(model: Model, *, most: int = 1_000_000) -> tuple[int, set[str]]:

@@ -28,6 +28,13 @@ def test_a_log_keeps_its_promises_in_every_order_of_events_of_two_owners() -> No
     assert kinds == {"act", "answer", "claim", "close", "fail", "fence", "publish", "recover", "store"}
 
 
+@pytest.mark.deep
+def test_and_when_watches_show_the_manifest_at_any_time() -> None:
+    states, kinds = explore(new_model(1, 0, max_entries=1, looks=2))
+    assert states > 600
+    assert "look" in kinds
+
+
 @pytest.mark.sweep
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize(
@@ -38,6 +45,7 @@ def test_a_log_keeps_its_promises_in_every_order_of_events_of_two_owners() -> No
         ((1, 1), {"failures": 1}),
         ((1, 1), {"deaths": 1, "unknowns": 1}),
         ((2, 1), {"unknowns": 1}),
+        ((1, 1), {"unknowns": 1, "looks": 2}),
     ],
 )
 def test_and_with_faults_in_every_order(publishes: tuple[int, ...], faults: dict[str, Any]) -> None:
@@ -48,7 +56,7 @@ def test_and_with_faults_in_every_order(publishes: tuple[int, ...], faults: dict
 def test_a_log_keeps_its_promises_in_long_runs_of_three_owners_with_faults() -> None:
     kinds = set()
     for seed in range(WALKS):
-        model = new_model(4, 4, 4, deaths=1, unknowns=3, failures=3)
+        model = new_model(4, 4, 4, deaths=1, unknowns=3, failures=3, looks=6)
         kinds |= {event[0] for event in walk(model, Random(seed))}
         assert all(program.machine.state in ENDED or not program.is_alive for program in model.programs), seed
     assert kinds >= {
@@ -62,6 +70,7 @@ def test_a_log_keeps_its_promises_in_long_runs_of_three_owners_with_faults() -> 
         "recover",
         "meddle",
         "close-fails",
+        "look",
     }
 
 

@@ -168,7 +168,8 @@ def test_messages_of_a_log_cross_many_at_a_time_and_none_is_lost_between(
                 break
         found += reader
     assert [message.payload for message in found] == [b"%d" % number for number in range(1000)]
-    assert crossings < 120
+    if batch_messages > 1:  # else it depends on how many entries have arrived when somebody looks
+        assert crossings <= 1000 // batch_messages + 2, "one for each entry at most, and those for the end"
 
 
 def test_many_threads_share_a_client_and_a_writer(bk: SyncBookKeeper) -> None:
