@@ -24,6 +24,12 @@ def _fails(path: str) -> Operation:
     return "fault", DiskOperation.WRITE, DiskFaultKind.ERROR, path, 0, 0
 
 
+_COMES_AGAIN: Final[list[Operation]] = [
+    *(("add", 0, 100, "ordinary"), _CHECKPOINT, ("delete", 0, 0.0), ("collect", True), ("wait", 0.01)),
+    *(("create_again", 0), ("add", 0, 100, "ordinary"), _CHECKPOINT, ("read", 0, 0.0), ("read_last", 0, 0.0)),
+]
+
+
 class Recipe:
     """A life of a bookie over the store ``kind``, which is killed in the end, and one more that finds out."""
 
@@ -55,6 +61,18 @@ RECIPES: Final[dict[Quirk, Recipe]] = {
     ),
     # an entry larger than the cache takes its room each time it is sent, and there is nothing that a flush would free
     Quirk.FAILED_ADD_TAKES_ROOM: Recipe("db", [("add", 0, 2_000, "ordinary"), ("wait", 0.01)]),
+    # an entry that was read is stored again with other bytes, and read where it was read before
+    Quirk.OLD_COPIES_CACHED: Recipe(
+        "db",
+        [
+            *(("add", 0, 100, "ordinary"), _CHECKPOINT, ("read", 0, 0.0)),
+            *(("add_other", 0, 0), _CHECKPOINT, ("read", 0, 0.0)),
+        ],
+    ),
+    # a ledger is collected and comes again before a flush, which drops its entries
+    Quirk.RECREATED_ENTRIES_DROPPED: Recipe("db", _COMES_AGAIN),
+    # or removes their locations, when the cache is empty again
+    Quirk.RECREATED_LOCATIONS_REMOVED: Recipe("db", _COMES_AGAIN),
     # the memtable that is written has an entry of before, the older one, which is being flushed, has the last
     Quirk.LAST_ENTRY_OF_NEWEST: Recipe(
         "sorted",

@@ -164,6 +164,14 @@ class Player:
             key = sent[int(share * len(sent))]
             await self._add(*key, self._promises.sent[key], "recovery")
 
+    async def add_other(self, slot: int, entry_id: int) -> None:
+        """An entry that was sent before, with other bytes: two recoveries that found different copies."""
+        ledger_id = self._ledger(slot)
+        size = len(self._promises.sent[ledger_id, entry_id]) - _HEADER.size
+        body = _HEADER.pack(ledger_id, entry_id, entry_id - 1, 0) + b"\xff" * size
+        self._promises.sent[ledger_id, entry_id] = body
+        await self._add(ledger_id, entry_id, body, "recovery")
+
     async def _add(self, ledger_id: int, entry_id: int, body: bytes, kind: str) -> None:
         loop, bookie, subject = asyncio.get_running_loop(), self._subject.bookie, self._subject
         is_recovery, is_deferred = kind == "recovery", kind == "deferred"
@@ -293,6 +301,11 @@ class Player:
         """A client deletes the ledger."""
         ledger_id = self._ledger(slot)
         self._promises.delete(ledger_id)
+
+    async def create_again(self, ledger_id: int) -> None:
+        """A ledger that was deleted has metadata once more, and its entries count from now on."""
+        self._promises.ledgers[ledger_id] = None
+        self._stored = {key: body for key, body in self._stored.items() if key[0] != ledger_id}
 
     async def collect(self, is_forced: bool) -> None:  # noqa: FBT001  drawn
         """A run of the garbage collector, beside what follows."""

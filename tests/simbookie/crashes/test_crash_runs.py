@@ -34,6 +34,9 @@ EXPECTED: dict[Quirk, set[str]] = {
     Quirk.LEDGER_CHANGES_DROPPED: {"I2", "I3"},
     Quirk.FAILED_ADD_TAKES_ROOM: {"I13"},
     Quirk.LAST_ENTRY_OF_NEWEST: {"I14"},
+    Quirk.OLD_COPIES_CACHED: {"I12"},
+    Quirk.RECREATED_ENTRIES_DROPPED: {"I14"},
+    Quirk.RECREATED_LOCATIONS_REMOVED: {"I14"},
 }
 
 SLOTS = st.integers(0, 3)
@@ -136,6 +139,9 @@ def test_runs_over_other_entry_logs_violate_nothing(kind: str) -> None:
         (Quirk.LEDGER_CHANGES_DROPPED, 0),
         (Quirk.FAILED_ADD_TAKES_ROOM, 0),
         (Quirk.LAST_ENTRY_OF_NEWEST, 0),
+        (Quirk.OLD_COPIES_CACHED, 0),
+        (Quirk.RECREATED_ENTRIES_DROPPED, 0),
+        (Quirk.RECREATED_LOCATIONS_REMOVED, 0),
     ],
 )
 def test_defects_of_bookkeeper_are_seen_and_the_same_run_is_right_without_them(quirk: Quirk, first_seed: int) -> None:
