@@ -105,11 +105,11 @@ cluster: $(INSTALLED)  ## bk-verify on a standalone Spark cluster of a master an
 processes: $(INSTALLED)  ## plans of the library with processes over TCP, in real time: clients and bookies that are killed and stopped (about 5 minutes)
 	$(BIN)/pytest -q -m sweep tests/scenarios/processes
 
-crashes: $(INSTALLED)  ## kill a bookie 20,000 times over each store, 5,000 with other entry logs, and check what it promised, then show BookKeeper's defects (RUNS=2000 for fewer)
+crashes: $(INSTALLED)  ## kill a bookie 20,000 times over each store, 5,000 with other entry logs or two folders, and check what it promised, then show BookKeeper's defects (RUNS=2000 for fewer)
 	$(BIN)/bk-sim crashes --runs $(or $(RUNS),20000) --storage interleaved
 	$(BIN)/bk-sim crashes --runs $(or $(RUNS),20000) --storage sorted
 	$(BIN)/bk-sim crashes --runs $(or $(RUNS),20000) --storage db
-	for logs in interleaved-per-ledger sorted-per-ledger db-per-ledger db-direct; do \
+	for logs in interleaved-per-ledger sorted-per-ledger db-per-ledger db-direct interleaved-folders db-folders; do \
 		$(BIN)/bk-sim crashes --runs $(or $(RUNS),5000) --storage $$logs || exit 1; done
 	$(BIN)/bk-sim crashes --quirks faithful
 

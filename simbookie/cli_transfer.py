@@ -15,7 +15,7 @@ import typer
 
 from simbookie.cli_options import EXIT_FAILURE, Json, errors_end_the_program
 from simbookie.crashes.exporting import export_run
-from simbookie.crashes.kinds import STORE_KINDS
+from simbookie.crashes.kinds import ONE_FOLDER_KINDS
 from simbookie.storage.base import CrashMode, StorageError
 from simbookie.storage.conf import StorageConf
 from simbookie.storage.transfer import import_disk
@@ -74,13 +74,13 @@ def export(
         int | None, typer.Option(min=1, help="Kill it before this step.  [default: at the end]", show_default=False)
     ] = None,
     crash: Annotated[str, typer.Option(help="process, or power-loss.")] = "process",
-    storage: Annotated[str, typer.Option(help=f"The ledger store: {', '.join(STORE_KINDS)}.")] = "sorted",
+    storage: Annotated[str, typer.Option(help=f"The ledger store: {', '.join(ONE_FOLDER_KINDS)}.")] = "sorted",
     as_json: Json = False,
 ) -> None:
     """Write a disk."""
     modes = {mode.name.lower().replace("_", "-"): mode for mode in CrashMode}
-    if storage not in STORE_KINDS:
-        raise typer.BadParameter(f"must be {' or '.join(STORE_KINDS)}, got {storage!r}", param_hint="--storage")
+    if storage not in ONE_FOLDER_KINDS:
+        raise typer.BadParameter(f"must be {' or '.join(ONE_FOLDER_KINDS)}, got {storage!r}", param_hint="--storage")
     if crash not in modes:
         raise typer.BadParameter(f"must be {' or '.join(modes)}, got {crash!r}", param_hint="--crash")
     with errors_end_the_program(as_json=as_json):

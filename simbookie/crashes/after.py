@@ -14,7 +14,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
 
 from bkclient.wire.messages import AddRequest, Response, Status
-from simbookie.crashes.making import journal_folders, ledger_folder, storage_on, store_on
+from simbookie.crashes.making import journal_folders, ledger_folders, storage_on, store_on
 from simbookie.crashes.model import KEY
 from simbookie.storage.base import CrashMode, StorageError
 from simbookie.storage.disk.simulated import SimulatedDisk
@@ -85,7 +85,7 @@ def _durable(disk: SimulatedDisk) -> SimulatedDisk:
 
 def _marks(subject: Subject, disk: SimulatedDisk) -> list[LogMark]:
     count = subject.settings.journals
-    return [read_mark([ledger_folder(disk)], mark_name(index, count)) for index in range(count)]
+    return [read_mark(ledger_folders(subject.settings, disk), mark_name(index, count)) for index in range(count)]
 
 
 def _replayed(subject: Subject, disk: SimulatedDisk, marks: list[LogMark]) -> list[JournalRecord]:
@@ -138,22 +138,25 @@ def _content(folder: Folder, name: str, size: int) -> bytes:
     return data.ljust(size, b"\0")
 
 
-def logs_durably_in_use(subject: Subject) -> set[int]:
-    """Logs that durable locations of ledgers that exist lead to, where no journal would bring the entry again."""
+def logs_durably_in_use(subject: Subject) -> set[tuple[int, int]]:
+    """Logs that durable locations of ledgers that exist lead to, where no journal would bring the entry again.
+
+    With each is the part of the store that it is of.
+    """
     durable = _durable(subject.disk)
     replayed = {(record.ledger_id, record.entry_id) for record in _replayed(subject, durable, _marks(subject, durable))}
     store = store_on(subject.settings, durable)
     store.open(_NoOwner())
-    part = store.collected[0]
-    used: set[int] = set()
-    exists = subject.storage.store.collected[0].has_ledger
+    used: set[tuple[int, int]] = set()
+    alive = subject.storage.store.collected
     for ledger_id in store.ledger_ids():
-        if not exists(ledger_id):
+        if not any(part.has_ledger(ledger_id) for part in alive):
             continue
         for entry_id in store.entry_ids(ledger_id):
             key = (ledger_id, entry_id)
             if key not in replayed and key in subject.promises.entries:
-                used.update(map(log_id_of, part.places(*key)))
+                for number, part in enumerate(store.collected):
+                    used.update((number, log_id_of(location)) for location in part.places(*key))
     return used
 
 
@@ -341,11 +344,12 @@ async def state_after_start(subject: Subject, disk: SimulatedDisk) -> State | No
 async def damage_is_told(subject: Subject, rng: Random) -> None:
     """I14: on a copy of the disk one entry log is cut or removed, and no entry is denied for that."""
     disk = subject.disk.copy()
-    folder = ledger_folder(disk)
-    ids = log_ids(folder.names())
-    if not ids:
+    folders = ledger_folders(subject.settings, disk)
+    logs = [(log_id, number) for number, each in enumerate(folders) for log_id in log_ids(each.names())]
+    if not logs:
         return
-    name = log_name(rng.choice(sorted(ids)))
+    log_id, number = rng.choice(sorted(logs))
+    folder, name = folders[number], log_name(log_id)
     if rng.random() < 0.5:
         folder.remove(name)
     else:

@@ -16,7 +16,11 @@ from simbookie.storage.ledger_store import LedgerStore, OnStep
 from simbookie.storage.quirks import Quirk
 from simbookie.storage.sorted import SortedConfig, SortedLedgerStore
 
-__all__ = ["STORE_KINDS", "StoreLimits"]
+__all__ = ["FOLDERS_OF_SEVERAL", "ONE_FOLDER_KINDS", "SEVERAL_FOLDERS", "STORE_KINDS", "StoreLimits"]
+
+#: What the names of stores that have several folders end with, and how many these are.
+SEVERAL_FOLDERS: Final = "-folders"
+FOLDERS_OF_SEVERAL: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +69,8 @@ def _sorted(logs: _Logs) -> _Make:
 def _db(logs: _Logs) -> _Make:
     def make(folders: Folders, limits: StoreLimits, on_step: OnStep, quirks: frozenset[Quirk]) -> LedgerStore:
         config = DbConfig(
-            write_cache_bytes=2 * limits.memtable_bytes,
-            read_cache_bytes=4 * limits.memtable_bytes,
+            write_cache_bytes=2 * limits.memtable_bytes * len(folders.all),
+            read_cache_bytes=4 * limits.memtable_bytes * len(folders.all),
             batch_rows_max=limits.batch_rows,
             entry_log=logs(limits),
         )
@@ -75,7 +79,8 @@ def _db(logs: _Logs) -> _Make:
     return make
 
 
-#: By the name that ``bk-sim crashes --storage`` takes: a ledger store, and which entry logs it has if not one for all ledgers.
+#: By the name that ``bk-sim crashes --storage`` takes: a ledger store, and which entry logs it has if not one for all ledgers,
+#: or that it has several folders.
 STORE_KINDS: Final[dict[str, _Make]] = {
     "interleaved": _interleaved(StoreLimits.shared_logs),
     "sorted": _sorted(StoreLimits.shared_logs),
@@ -84,4 +89,9 @@ STORE_KINDS: Final[dict[str, _Make]] = {
     "sorted-per-ledger": _sorted(StoreLimits.logs_of_ledgers),
     "db-per-ledger": _db(StoreLimits.logs_of_ledgers),
     "db-direct": _db(StoreLimits.direct_logs),
+    f"interleaved{SEVERAL_FOLDERS}": _interleaved(StoreLimits.shared_logs),
+    f"db{SEVERAL_FOLDERS}": _db(StoreLimits.shared_logs),
 }
+
+#: Those with one folder, as in a folder of data.
+ONE_FOLDER_KINDS: Final = tuple(kind for kind in STORE_KINDS if not kind.endswith(SEVERAL_FOLDERS))

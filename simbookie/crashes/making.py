@@ -13,7 +13,7 @@ from simbookie.storage.journaled import JournaledConfig, JournaledStorage
 from simbookie.storage.ledger_store import LedgerStore
 from simbookie.storage.steps import OnStep, no_step
 
-__all__ = ["journal_folders", "ledger_folder", "storage_on", "store_on"]
+__all__ = ["journal_folders", "ledger_folders", "storage_on", "store_on"]
 
 
 def journal_folders(settings: RunSettings, disk: SimulatedDisk) -> list[Folder]:
@@ -21,14 +21,14 @@ def journal_folders(settings: RunSettings, disk: SimulatedDisk) -> list[Folder]:
     return [Folder(disk, f"journal{index}/current") for index in range(settings.journals)]
 
 
-def ledger_folder(disk: SimulatedDisk) -> Folder:
+def ledger_folders(settings: RunSettings, disk: SimulatedDisk) -> list[Folder]:
     """Where everything else is."""
-    return Folder(disk, "ledgers/current")
+    return [Folder(disk, f"ledgers{index or ''}/current") for index in range(settings.folders)]
 
 
 def store_on(settings: RunSettings, disk: SimulatedDisk, on_step: OnStep = no_step) -> LedgerStore:
     """The ledger store of a run on ``disk``, which may be a copy."""
-    folders = Folders([ledger_folder(disk)], Random(settings.seed))  # noqa: S311
+    folders = Folders(ledger_folders(settings, disk), Random(settings.seed))  # noqa: S311
     return STORE_KINDS[settings.kind](folders, settings.limits, on_step, settings.quirks)
 
 
@@ -38,7 +38,7 @@ def storage_on(
     """The same with journals."""
     return JournaledStorage(
         journal_folders(settings, disk),
-        [ledger_folder(disk)],
+        ledger_folders(settings, disk),
         store_on(settings, disk, on_step),
         JournaledConfig(journal=settings.journal, flush_interval_s=0.05, compaction=settings.compaction),
         quirks=settings.quirks,

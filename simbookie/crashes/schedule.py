@@ -36,14 +36,14 @@ _SLOTS: Final = 4
 _SIZES: Final = (0, 8, 100, 180, 400, 900)
 _WAITS: Final = (0.0, 0.0005, 0.003, 0.05, 0.6)
 _FAULTS: Final = (
-    (DiskOperation.WRITE, DiskFaultKind.PARTIAL, "ledgers/*.log"),
-    (DiskOperation.WRITE, DiskFaultKind.ERROR, "ledgers/*.idx"),
-    (DiskOperation.SYNC, DiskFaultKind.ERROR, "ledgers/*.log"),
-    (DiskOperation.SYNC, DiskFaultKind.ERROR, "ledgers/*.idx"),
-    (DiskOperation.SYNC, DiskFaultKind.ERROR, "ledgers/*lastMark*"),
-    (DiskOperation.WRITE, DiskFaultKind.ERROR, "ledgers/*lastMark*"),
+    (DiskOperation.WRITE, DiskFaultKind.PARTIAL, "ledgers*.log"),
+    (DiskOperation.WRITE, DiskFaultKind.ERROR, "ledgers*.idx"),
+    (DiskOperation.SYNC, DiskFaultKind.ERROR, "ledgers*.log"),
+    (DiskOperation.SYNC, DiskFaultKind.ERROR, "ledgers*.idx"),
+    (DiskOperation.SYNC, DiskFaultKind.ERROR, "ledgers*lastMark*"),
+    (DiskOperation.WRITE, DiskFaultKind.ERROR, "ledgers*lastMark*"),
     (DiskOperation.SYNC, DiskFaultKind.ERROR, "journal*"),
-    (DiskOperation.CREATE, DiskFaultKind.FULL, "ledgers/*"),
+    (DiskOperation.CREATE, DiskFaultKind.FULL, "ledgers*"),
 )
 _RETRY_S: Final = 0.01
 

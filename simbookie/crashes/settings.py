@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from random import Random
 
-from simbookie.crashes.kinds import StoreLimits
+from simbookie.crashes.kinds import FOLDERS_OF_SEVERAL, SEVERAL_FOLDERS, StoreLimits
 from simbookie.storage.compaction.plan import CompactionConfig, CompactionRule
 from simbookie.storage.journal.settings import JournalSettings
 from simbookie.storage.quirks import REPAIRED, Quirk
@@ -57,6 +57,11 @@ class RunSettings:
             is_rolling=rng.random() >= 0.9 or Quirk.ROLLED_FILE_SYNCED_LATE in quirks,
             limits=StoreLimits(batch_rows=2) if batches.random() < _IN_FEW_ROWS else StoreLimits(),
         )
+
+    @property
+    def folders(self) -> int:
+        """How many folders the ledger store has."""
+        return FOLDERS_OF_SEVERAL if self.kind.endswith(SEVERAL_FOLDERS) else 1
 
     @property
     def journal(self) -> JournalSettings:

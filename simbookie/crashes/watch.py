@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from simbookie.crashes import after
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from simbookie.crashes.subject import Subject
 
 __all__ = ["Watch"]
+
+_Log = tuple[int, int]
+"""The part of a store that a log is of, and its id."""
 
 #: BookKeeper's bookies let an add wait for so long, and poll each millisecond.
 THROTTLE_MAX_S = 10.001
@@ -32,8 +35,8 @@ class Watch:
         """Another life begins."""
         self._flushes = 0
         self._lacs: dict[int, int] = {}
-        self._compactions = (0, 0)
-        self._before_removal: tuple[set[int], set[int]] | None = None
+        self._compactions: dict[int, tuple[int, int]] = {}
+        self._before_removal: tuple[set[_Log], set[_Log]] | None = None
         self._written_from: dict[int, int] | None = None
 
     # ---------------------------------------------------------------------------------------------------------- steps
@@ -49,7 +52,7 @@ class Watch:
         elif name == "flush.done":
             self._flushes -= 1
         elif name == "log.remove":
-            self._before_removal = (set(self._part.logger.ids()), self._logs_in_use())
+            self._before_removal = (self._logs(), self._logs_in_use())
         elif name in ("memtable.write", "memtable.written"):
             self.flush_order(name)
         for journal in subject.storage.journals:
@@ -61,12 +64,12 @@ class Watch:
             subject.violated("I16", f"memtables have {store.taken_bytes} bytes")
 
     @property
-    def _part(self) -> CollectedStore:
-        return self._subject.storage.store.collected[0]
+    def _parts(self) -> Sequence[CollectedStore]:
+        return self._subject.storage.store.collected
 
     def flush_order(self, name: str) -> None:
         """I8: between the two steps, records of each active log ascend."""
-        logs = self._part.logger.active.all
+        logs = self._parts[0].logger.active.all  # a store with memtables has one part
         if name == "memtable.write":
             self._written_from = {log.log_id: log.position for log in logs}
             return
@@ -79,22 +82,26 @@ class Watch:
             if keys != sorted(keys):
                 self._subject.violated("I8", f"a memtable was written out of order: {keys}")
 
-    def _logs_in_use(self) -> set[int]:
+    def _logs(self) -> set[_Log]:
+        return {(number, log_id) for number, part in enumerate(self._parts) for log_id in part.logger.ids()}
+
+    def _logs_in_use(self) -> set[_Log]:
         """Logs that locations of ledgers that exist lead to, in memory, or durably where no journal has the entry."""
-        subject, part = self._subject, self._part
+        subject = self._subject
         # a location of an entry that was not acknowledged may lead nowhere since a power loss
         used = {
-            log_id_of(location)
+            (number, log_id_of(location))
             for key in subject.promises.entries
+            for number, part in enumerate(self._parts)
             for location in part.places(*key)
-            if self._leads_to_entry(*key, location)
+            if self._leads_to_entry(part, *key, location)
         }
         return used | after.logs_durably_in_use(subject)
 
-    def _leads_to_entry(self, ledger_id: int, entry_id: int, location: int) -> bool:
+    def _leads_to_entry(self, part: CollectedStore, ledger_id: int, entry_id: int, location: int) -> bool:
         """Whether the entry is there. It may never have come to be before a power loss, and was stored again elsewhere."""
         try:
-            self._part.logger.read_now(ledger_id, entry_id, location)
+            part.logger.read_now(ledger_id, entry_id, location)
         except StorageError:
             return False
         return True
@@ -104,8 +111,8 @@ class Watch:
         before, self._before_removal = self._before_removal, None
         if before is None:
             return
-        gone = before[0] - set(self._part.logger.ids())
-        for log_id in sorted(gone & before[1]):
+        gone = before[0] - self._logs()
+        for _, log_id in sorted(gone & before[1]):
             self._subject.violated("I10", f"entry log {log_id:x} was removed while locations lead to it")
 
     # -------------------------------------------------------------------------------------------------------- answers
@@ -132,15 +139,15 @@ class Watch:
         garbage = self._subject.storage.garbage
         if garbage is None:
             return
-        collector = garbage.collectors[0]
-        stats = collector.stats
-        major, minor = stats.major_compactions - self._compactions[0], stats.minor_compactions - self._compactions[1]
-        self._compactions = (stats.major_compactions, stats.minor_compactions)
-        if major + minor > 1:
-            self._subject.violated("I18", f"one run compacted {major + minor} times")
-        schedule = collector.schedule
-        if major and not schedule.last_major == schedule.last_minor <= now:
-            self._subject.violated("I18", "major compaction did not set both timers")
+        for number, collector in enumerate(garbage.collectors):
+            stats, before = collector.stats, self._compactions.get(number, (0, 0))
+            major, minor = stats.major_compactions - before[0], stats.minor_compactions - before[1]
+            self._compactions[number] = (stats.major_compactions, stats.minor_compactions)
+            if major + minor > 1:
+                self._subject.violated("I18", f"one run compacted {major + minor} times")
+            schedule = collector.schedule
+            if major and not schedule.last_major == schedule.last_minor <= now:
+                self._subject.violated("I18", "major compaction did not set both timers")
 
     def before_crash(self) -> None:
         """The bookie is about to be killed."""

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from simbookie.cli import app
-from simbookie.crashes.kinds import STORE_KINDS
+from simbookie.crashes.kinds import ONE_FOLDER_KINDS
 from tests.simbookie.admin.bench import operated
 
 
@@ -31,7 +31,7 @@ def imported(folder: Path, code: int = 0) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("kind", STORE_KINDS)
+@pytest.mark.parametrize("kind", ONE_FOLDER_KINDS)
 @pytest.mark.parametrize("crash", ["process", "power-loss"])
 def test_what_a_killed_bookie_left_is_a_folder_that_a_bookie_starts_on(kind: str, crash: str, tmp_path: Path) -> None:
     facts = exported(tmp_path / "run", "--storage", kind, "--crash", crash, "--seed", 11)

@@ -202,8 +202,7 @@ DB_DEFECTS: Final = (
         "a checkpoint leaves all parts but the first",
         "parts",
         ((DbLedgerStore, "checkpoint", _first_part_only),),
-        _D,
-        f"{_STORE_TESTS}::test_a_checkpoint_goes_through_all_parts",
+        f"{_D}-folders",
     ),
     StorageDefect(
         "a ledger belongs to the part of its neighbour",

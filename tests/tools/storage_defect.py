@@ -18,8 +18,8 @@ Change = tuple[Any, str, Any]
 class StorageDefect:
     """One defect; ``kind`` is the store that it is planted in.
 
-    ``test`` is the test that sees it, for a defect that crash runs do not come to: their bookies have one folder, and their
-    clients send nothing while they wait for room.
+    ``test`` is the test that sees it, for a defect that crash runs do not come to: their clients send nothing while they wait
+    for room, and checkpoints make up for some.
     """
 
     name: str

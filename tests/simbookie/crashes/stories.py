@@ -11,6 +11,7 @@ import pytest
 
 from simbookie.crashes.after import State, state_after_start
 from simbookie.crashes.kinds import STORE_KINDS
+from simbookie.crashes.making import ledger_folders
 from simbookie.crashes.runs import play_life
 from simbookie.crashes.settings import RunSettings
 from simbookie.crashes.subject import Subject, run_to_crash_point
@@ -72,7 +73,7 @@ _STEPS_OF_FEW: dict[str, Callable[[str], bool]] = {
     # with a log for each ledger, all of a log is alive or nothing is
     "compaction.": lambda kind: "per-ledger" not in kind,
     "transaction.": lambda kind: "per-ledger" not in kind,
-    "move.index": lambda kind: kind in ("interleaved", "sorted"),
+    "move.index": lambda kind: not kind.startswith("db") and "per-ledger" not in kind,
     "move.": lambda kind: "per-ledger" not in kind,
 }
 
@@ -146,6 +147,12 @@ class Story:
         """The entries that a start finds of a ledger."""
         state = self.state.get(ledger_id)
         return [entry_id for entry_id, _ in state[3]] if state is not None else []
+
+    @property
+    def files(self) -> set[tuple[str, str]]:
+        """Folders and names of the files beside indexes."""
+        folders = ledger_folders(self.subject.settings, self.subject.disk)
+        return {(folder.path, name) for folder in folders for name in folder.names()}
 
     def keeps(self, ledger_id: int) -> bool:
         """Whether something of the ledger was acknowledged, and a start finds all of that."""

@@ -281,9 +281,9 @@ def test_a_log_that_was_compacted_and_not_removed_is_compacted_again(kind: str, 
     story = Story(kind, mode)
     story.live(*LITTER)
     story.die(step, *COLLECT)
-    logs = set(story.subject.disk.names("ledgers/current"))
+    files = story.files
     story.live(*COLLECT)
-    assert logs - set(story.subject.disk.names("ledgers/current"))
+    assert any(name.endswith(".log") for _, name in files - story.files)
     story.end()
 
 
@@ -316,8 +316,7 @@ def test_a_compaction_in_transactions_goes_on_where_it_was_or_begins_anew(
     story.die(step, *COLLECT)
     story.mode = CrashMode.PROCESS  # or names that are gone come back
     story.live(*COLLECT)
-    names = story.subject.disk.names("ledgers/current")
-    assert [name for name in names if name.endswith((".compacting", ".compacted"))] == []
+    assert [name for _, name in story.files if name.endswith((".compacting", ".compacted"))] == []
     story.end()
 
 
