@@ -6,6 +6,9 @@ import base64
 
 import pytest
 
+from bkclient import BookKeeper
+from bkclient.log import Logs, MessageId
+from tests.bkclient.cli.cluster import ThreadedCluster
 from tests.bkclient.cli.invoking import Invoke
 
 
@@ -153,10 +156,27 @@ def test_settings_of_a_log_are_changed_and_shown(bk: Invoke) -> None:
     assert bk("log", "set", "s", "--ack-quorum", "9").code == 2
 
 
-def test_a_cursor_is_reset(bk: Invoke) -> None:
+async def make_cursor(client: BookKeeper) -> None:
+    """A cursor of log ``t`` that has acknowledged everything."""
+    async with Logs(client).cursor("t", "made", MessageId.LATEST):
+        pass
+
+
+def test_a_cursor_is_reset(bk: Invoke, cluster: ThreadedCluster) -> None:
     bk("log", "create", "t", "--max-entries", "1", "--min-age-s", "0")
-    ids = bk("log", "publish", "t", "--print-ids", stdin=b"x\n").text.split()
-    assert bk("log", "cursors", "t", "--reset", "c", "--start", ids[0]).code == 4
+    ids = [bk("log", "publish", "t", "--print-ids", stdin=b"x\n").text.strip() for _ in range(3)]
+    cluster.with_client(make_cursor)
+
+    def backlog(*options: str) -> int:
+        found: int = bk("log", "cursors", "t", *options, "--json").json["backlogEntries"]
+        return found
+
+    assert backlog() == 0
+    assert backlog("--reset", "made", "--start", ids[1]) == 2
+    assert backlog("--reset", "made", "--start", "earliest") == 3
+    assert backlog("--reset", "made", "--start-ms", str(2**52)) == 0
+    assert bk("log", "cursors", "t", "--remove", "made").text == ""
+    assert bk("log", "cursors", "t", "--reset", "made", "--start", ids[0]).code == 4
     for options in (("--reset", "c"), ("--start", ids[0]), ("--reset", "c", "--start", ids[0], "--start-ms", "1")):
         assert bk("log", "cursors", "t", *options).code == 2
 
