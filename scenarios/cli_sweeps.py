@@ -75,6 +75,7 @@ Examples:
   bk-chaos sweep late-add.scn swarm --seeds 500
   bk-chaos sweep --seeds 500 --record histories --failing-only
   bk-chaos sweep --seeds 2000 --marks
+  bk-chaos sweep log-two-owners-race log-zombie-wakes --seeds 5000 --in-turn
   bk-chaos sweep swarm swarm-live --seeds 100000 --resume swarms.json
   bk-chaos sweep swarm-live --schedule delay:3
   bk-chaos sweep --seeds 50 --mutant recovery-reads-do-not-fence --stop-at-first --json
@@ -109,6 +110,9 @@ def sweep_(
         bool,
         typer.Option("--marks", help="Play one scenario in turn with each seed; fail if a situation is never met."),
     ] = False,
+    in_turn: Annotated[
+        bool, typer.Option("--in-turn", help="Play one scenario in turn with each seed; --marks does, too.")
+    ] = False,
     resume: Annotated[
         Path | None,
         typer.Option(help="Keep what is finished in this file, and go on from there.", metavar="FILE"),
@@ -120,6 +124,7 @@ def sweep_(
     everything = plan_names() if schedule else (*SCENARIOS, *plan_names()) if marks else tuple(SCENARIOS)
     chosen, plans = chosen_runs([*(names or ()), *(scenario or ())] or everything, mutant)
     policy = schedule_for(schedule, chosen)
+    in_turn = in_turn or marks
     if failing_only and record is None:
         fail("--failing-only says which histories to keep; --record says where")
     check_writable(record)
@@ -127,8 +132,8 @@ def sweep_(
     begins_at = first_seed_of_today() if first is None else first
     state = None
     if resume is not None:
-        state = _state(resume, begins_at, chosen, mutant, transport, policy, plans, in_turn=marks)
-        in_all = seeds * (1 if marks else len(chosen))
+        state = _state(resume, begins_at, chosen, mutant, transport, policy, plans, in_turn=in_turn)
+        in_all = seeds * (1 if in_turn else len(chosen))
         if state.finished and state.finished["runs"] > in_all:
             fail(
                 f"{resume} has {state.finished['runs']} runs, more than the {in_all} of {seeds} seeds; ask for more --seeds"
@@ -143,7 +148,7 @@ def sweep_(
                 failing_only=failing_only,
                 processes=processes,
                 stop_at_first=stop_at_first,
-                in_turn=marks,
+                in_turn=in_turn,
                 transport=transport,
                 schedule=policy,
                 plans=plans,

@@ -33,6 +33,7 @@ maximum_signature_line_length = 88
 html_theme = "furo"
 html_title = f"bkclient {release}"
 html_static_path = ["static"]
+html_favicon = "static/favicon.svg"
 html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sphinx = False

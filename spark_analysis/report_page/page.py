@@ -91,10 +91,7 @@ def _counts(verdict: Verdict) -> list[Element]:
         ("events", verdict.events),
         ("files that cannot be used", verdict.rejected_files),
     )
-    parts: list[Element] = []
-    for name, count in told:
-        parts += [element("dt", name), element("dd", f"{count:,}")]
-    return [element("dl", *parts)]
+    return [element("dl", *(element("div", element("dt", name), element("dd", f"{count:,}")) for name, count in told))]
 
 
 def _rejected(rejected: Sequence[Rejected], count: int) -> list[Element]:

@@ -23,7 +23,7 @@ a:focus-visible, summary:focus-visible, .scroll:focus-visible, main:focus-visibl
 .skip:focus { position: static; display: inline-block; padding: .5rem 1rem; }
 h1 { font-size: 1.6rem; overflow-wrap: anywhere; } h2 { margin-top: 2.5rem; font-size: 1.3rem; } h3 { font-size: 1.05rem;
   overflow-wrap: anywhere; }
-dl { display: flex; flex-wrap: wrap; gap: .25rem 2rem; } dt { order: 0; } dd { margin: 0 1rem 0 -1.5rem; font-weight: 600; }
+dl { display: flex; flex-wrap: wrap; gap: .25rem 2rem; } dl div { display: flex; gap: .5rem; } dd { margin: 0; font-weight: 600; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; } caption { text-align: left; font-weight: 600; padding: .25rem 0; }
 th, td { padding: .25rem .6rem; border-bottom: 1px solid var(--rule); text-align: left; vertical-align: top; }

@@ -359,6 +359,13 @@ def test_a_sweep_for_marks_fails_if_a_situation_is_never_met() -> None:
     assert as_json("sweep", *options, "--marks", code=1)["vacuous"] == 1
 
 
+def test_a_sweep_in_turn_plays_one_scenario_with_each_seed() -> None:
+    names = ("happy-path", "log-zombie-wakes", "log-two-owners-race")
+    found = as_json("sweep", *names, "--seeds", 4, "--first-seed", 0, "--processes", 1, "--in-turn")
+    assert (found["scenarios"], found["seeds"], found["runs"]) == (3, 4, 4)
+    assert (found["violations"], found["unknown"], found["missed"]) == (0, 0, 0)
+
+
 def test_a_sweep_for_marks_plays_the_whole_library(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
