@@ -58,9 +58,8 @@ class CompactedReader(PartitionReader):
             self._tail = self._reader.tail(0)
         await self._rest.enter(manifest)
 
-    async def leave(self) -> None:
-        """Let everything go."""
-        await super().leave()
+    async def _let_go(self) -> None:
+        await super()._let_go()
         rest, self._rest = self._rest, None
         if rest is not None:
             await rest.leave()
@@ -74,7 +73,7 @@ class CompactedReader(PartitionReader):
 
     async def _find_again(self) -> None:
         manifest = await self._store.manifest()
-        await self.leave()
+        await self._let_go()
         await self._go(manifest)
         self._is_astray = False
 

@@ -49,6 +49,7 @@ class PartitionReader:
         self._manifest: LogManifest | None = None
         self._changed = asyncio.Event()
         self._cancel_watch: Cancel | None = None
+        self._is_left = False
 
     @property
     def position(self) -> tuple[int, int]:
@@ -82,7 +83,12 @@ class PartitionReader:
         self._cancel_watch = self._store.watch(self._changed.set)
 
     async def leave(self) -> None:
-        """Let everything go."""
+        """Let everything go. Who waits for a message is told that there is none."""
+        self._is_left = True
+        self._changed.set()
+        await self._let_go()
+
+    async def _let_go(self) -> None:
         if self._cancel_watch is not None:
             self._cancel_watch()
         await self._leave_ledger()
@@ -115,7 +121,7 @@ class PartitionReader:
             if self._error is not None:
                 error, self._error = self._error, None
                 raise error
-            if not await self._read():
+            if self._is_left or not await self._read():
                 return False
         return True
 
@@ -194,6 +200,9 @@ class PartitionReader:
         except NoSuchLedger:
             await self._check_not_trimmed()
             return True
+        if self._is_left:  # meanwhile
+            await self._leave_ledger()
+            return False
         self._tail = self._reader.tail(self._next_entry_id)
         return True
 

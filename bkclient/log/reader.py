@@ -32,8 +32,9 @@ class LogReader:
     one when the block was entered. Messages are read ahead. The last message before a pause of the publisher comes 0.1 to 0.2
     seconds late, as with :meth:`bkclient.LedgerReader.tail`. Of a log with partitions, the messages of each come in order.
 
-    A reader holds nothing back: where trimming overtakes it, it raises :class:`~bkclient.log.LogTrimmed`. One task at a time may
-    use it; a call of ``anext`` that is cancelled loses nothing.
+    A reader holds nothing back: where trimming overtakes it, it raises :class:`~bkclient.log.LogTrimmed`. One task at a time
+    may use it; a call of ``anext`` that is cancelled loses nothing. A task that waits when the block is left is told that
+    there is no more.
     """
 
     def __init__(

@@ -143,6 +143,27 @@ def test_cursors_readers_and_consumers_are_of_no_use_after_their_blocks() -> Non
     run(story)
 
 
+@pytest.mark.parametrize("kind", ["reader", "compacted reader", "cursor"])
+def test_a_task_that_waits_is_told_when_the_block_is_left(kind: str) -> None:
+    async def story(_: VirtualCluster, logs: Logs) -> None:
+        async with logs.writer("log") as log:
+            await log.publish(b"0", key="k")
+            if kind == "compacted reader":
+                await logs.compact("log")
+            reader = logs.cursor("log", "c") if kind == "cursor" else logs.reader("log", compacted=kind != "reader")
+
+            async def follow() -> list[bytes]:
+                return [message.payload async for message in reader]
+
+            async with reader:
+                following = asyncio.create_task(follow())
+                await asyncio.sleep(1)
+            async with asyncio.timeout(1):
+                assert await following == [b"0"]
+
+    run(story)
+
+
 def test_one_task_at_a_time_waits_for_messages_of_a_cursor() -> None:
     async def story(_: VirtualCluster, logs: Logs) -> None:
         async with logs.cursor("log", "c") as cursor, logs.writer("log") as log:
