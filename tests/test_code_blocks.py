@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import builtins
 import re
 import shutil
 from pathlib import Path
@@ -67,6 +68,53 @@ def test_every_block_is_executed_somewhere_or_a_counted_exception() -> None:
         else:
             assert name in known, f"no test executes the blocks of {name}"
     assert sum(count for page in EXCEPTIONS.values() for count, _ in page.values()) == 3
+
+
+@pytest.mark.parametrize("name", [*RUN_HERE, *(f"docs/{name}" for name in PAGES_OF_BLOCKS)])
+def test_a_page_says_what_the_names_are_that_its_blocks_do_not_define(name: str) -> None:
+    page, known = (ROOT / name).read_text(encoding="utf-8"), {*vars(builtins)}
+    for block in BLOCK.finditer(page):
+        if block[1] == "python":
+            for given in sorted(names_given(block[2]) - known):
+                told = rf"`{given}`(, `\w+`)*( and `\w+`)? (is|are)\s"
+                assert re.search(told, page[: block.start()]), f"{name} does not say what `{given}` is"
+            known |= names_made(block[2])
+
+
+def names_made(text: str) -> set[str]:
+    """What a block defines at its top, with the names of its ``with`` and ``for``, but not inside its functions and classes."""
+    made: set[str] = set()
+    waiting: list[ast.AST] = [ast.parse(text)]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            made.add(node.name)
+            continue
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            made |= {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            made.add(node.id)
+        elif isinstance(node, ast.ExceptHandler) and node.name:
+            made.add(node.name)
+        waiting += ast.iter_child_nodes(node)
+    return made
+
+
+def names_given(text: str) -> set[str]:
+    """What a block uses and does not define anywhere, inside functions too."""
+    nodes = list(ast.walk(ast.parse(text)))
+    used = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+    inner = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    inner |= {node.name for node in nodes if isinstance(node, ast.ExceptHandler) and node.name}
+    return used - inner - names_made(text) - {node.arg for node in nodes if isinstance(node, ast.arg)}
+
+
+def test_names_that_blocks_do_not_define_are_found() -> None:
+    text = (
+        "import a.b as c\nasync def f(x):\n    y = x\n    return y, g\nasync with c(bk) as d:\n    print(await f(d))\n"
+    )
+    assert names_given(text) - {*vars(builtins)} == {"bk", "g"}
+    assert names_made(text) == {"c", "f", "d"}
 
 
 @pytest.mark.parametrize("name", RUN_HERE)

@@ -294,10 +294,11 @@ async def test_asynchronous_handles_are_refused_elsewhere(uri: str) -> None:
         assert await writer.append(b"two") == 1, "nothing happened"
 
 
-def test_on_another_event_loop_the_client_says_so_when_it_is_entered() -> None:
-    entering = bkclient.connect("mem://nowhere").__aenter__()
+@pytest.mark.parametrize("begin", ["__aenter__", "__await__"])
+def test_on_another_event_loop_the_client_says_so_when_it_is_entered_or_awaited(begin: str) -> None:
+    beginning = getattr(bkclient.connect("mem://nowhere"), begin)()
     with pytest.raises(IllegalOperation, match=r"runs on asyncio's event loop.* trio"):
-        entering.send(None)  # what trio does first, with no event loop of asyncio in sight
+        beginning.send(None)  # what trio does first, with no event loop of asyncio in sight
 
 
 @pytest.mark.parametrize("call", ["reader.wait_closed()", "next(iter(reader.tail()))"])
