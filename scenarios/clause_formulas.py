@@ -39,6 +39,7 @@ FORMULAS: Final[Mapping[str, str]] = MappingProxyType(
         "B2": "v > C.version and M(v) is known => M(v) has the state, last entry, length and first entries of C",
         "B3": "META_CAS(ok), META_READ, OPEN_RESULT or CLOSE_RESULT with state CLOSED => (last_entry, length) = (LE, LEN)",
         "B4": "e in 0..LE, at s, the closing write or later => #{b in ws(e, M@s): held(b, e)@s} >= Qa - lost(e)@s",
+        "B5": "READ_RESULT(e, code = 0, version = v)@s, and M(v) is known before s and CLOSED at l => e <= l",
         "B6": "ADD_SEND(e, length = l) => l = sum of size(0..e); LEN = sum of size(0..LE)",
         "B8": "ADD_SEND(e, recovery)@s => ADD_SEND(e, not recovery) before s",
         "B9": "META_CAS(state = CLOSED, last_entry = l) => max first(i) <= l + 1",
@@ -58,6 +59,7 @@ FORMULAS: Final[Mapping[str, str]] = MappingProxyType(
         "C7": "META_CAS(ok, state = IN_RECOVERY)@s, cause not rereplicate => fragments = (M@s).fragments",
         "C8": "ADD_SEND(e, b, not recovery)@s => b in ws(e, M(v)) for some v stored before s",
         "C10": "META_CAS(E, Qw, Qa) => E >= Qw >= Qa >= 1, and all have the same",
+        "C11": "META_CAS(cause = delete, ok), then META_CAS(ok) => that is a creation, or there is one between",
         "C12": "META_CAS(cause = ensemble, ok)@s by a writer with deferred sync => fragments = (M@s).fragments",
         "D1": "fenced(b)@s => no BK_STORE(recovery = false)@s at b",
         "D2": "FENCE_RESP(b, code = 0)@s or REC_READ_RESP(b, fence, code = 0)@s => FENCE_SET(durable) at b before s",
@@ -69,10 +71,13 @@ FORMULAS: Final[Mapping[str, str]] = MappingProxyType(
         "D5": "BK_LAC(l), then BK_LAC(m), at b without a BK_CRASH between => l <= m",
         "D6": "ADD_SEND(lac = l)@s, BK_LAC(l)@s or LAC_ADV(l)@s => l <= confirmed@s",
         "D7": "APP_ACK(e, durable)@s to w => #{b in ws(e, M@s): ok(w, b, e)@s and BK_SYNC(e) at b before s} >= Qa",
+        "D8": ("BK_STORE(e, source = c)@s at b, and ADD_SEND by c before s => ADD_SEND(e, bookie = b) by c before s"),
         "D9": "#{(content, length) of ADD_SEND(e) and BK_STORE(e)} <= 1",
+        "D14": "BK_STORE(e) at b, then BK_STORE(e) at b => both have the same content and length",
         "D10": "READ_RESP(e, b, denied) or REC_READ_RESP(e, b, denied), asked at t, answered at s => not held(b, e) from t to s",
         "D11": "READ_RESP(b, denied) or REC_READ_RESP(b, denied), asked at t, answered at s => b was not in limbo from t to s",
         "D12": "BK_GC@s at b => b is in no ensemble of M@s, or the ledger is deleted at s",
+        "D13": "BK_ANSWER(operation = write-back, code = x) or ADD_RESP(recovery, code = x) => x != -101",
         "D16": "force begun at t ends well at s => every APP_ACK(e) before t has e <= LAC of the writer at s",
         "E1": "first REC_READ_SEND(e) of run r => first(r) <= e <= max(first(r) - 1, lac of FENCE_RESPs to r) + 1",
         "E2": "REC_READ_SEND(e, b) of run r => b in ws(e, ens(r))",
@@ -94,12 +99,19 @@ FORMULAS: Final[Mapping[str, str]] = MappingProxyType(
             "READ_RESULT(e, code = 0, content = x)@s => e <= LE, and a READ_RESULT(e) after s is neither denied, by "
             "ens(e, M@s) and with lost(e) < Qa, nor another content than x"
         ),
+        "F4": (
+            "READ_RESULT(e, code = 0, content = x)@s, and ADD_SEND(e, not recovery) before s => ADD_SEND(e, not recovery, "
+            "content = x) before s"
+        ),
         "F5": "BK_LAC(l) or LAC_ADV(l) => l <= LE",
         "G1": (
             "first ADD_SENDs(not recovery, ids not given) are of 0, 1, 2, ...; #{incarnations with ADD_SEND(not "
             "recovery)} <= 1"
         ),
-        "G2": "LAC l of writer w, then LAC m of w => l <= m",
+        "G2": (
+            "LAC l of writer w, then LAC m of w, as ADD_SENDs(not recovery) of higher entries than before carry them => l <= m; "
+            "ADD_SEND(e, lac = l, not recovery) => l < e"
+        ),
         "G4": "APP_ADD(e, given) is accepted <=> no APP_ADD(e) was accepted before",
         "L1": "no fault after s, and clients that recover again and again from s on => META_CAS(close, ok) after s",
         "L2": (
@@ -107,6 +119,10 @@ FORMULAS: Final[Mapping[str, str]] = MappingProxyType(
             "APP_CANCEL(e) to w before it"
         ),
         "L4": "OPEN_START(recovery)@s with every bookie up and nothing lost from s on => META_CAS(close, ok)",
+        "L8": (
+            "OPEN_RESULT(code = x)@s to c, asked at t => x not denied; x = -25, and the ledger is stored at t => it is deleted "
+            "between t and s"
+        ),
         "L9": "OPEN_START(recovery) to c, and c alive when everything has arrived => #{OPEN_RESULT to c} = 1",
         "L10": (
             "OPEN_RESULT(code = -6)@s of run r => some e that r writes back: #{b in ws(e, own ensemble of r): no failed "

@@ -95,6 +95,13 @@ TABLE: Final[tuple[tuple[str, str, Mapping[str, str]], ...]] = (
         },
     ),
     (
+        "FailureIsNoDenial",
+        "Opening a ledger fails with the claim that it does not exist only if it does not.",
+        {
+            "L8": "a client that cannot open a ledger is not told that it, or an entry of it, does not exist while it does",
+        },
+    ),
+    (
         "EventuallyClosed",
         "A ledger that clients keep recovering is closed once nothing hinders them.",
         {
@@ -113,6 +120,7 @@ TABLE: Final[tuple[tuple[str, str, Mapping[str, str]], ...]] = (
             "C5": "an ensemble has E distinct bookies, and a change leaves the others where they are",
             "C7": "ensembles do not change during recovery but by its closing write",
             "C10": "E >= Qw >= Qa >= 1, and they never change",
+            "C11": "nothing is written to a deleted ledger, unless it is created anew",
             "B9": "the last fragment of a closed ledger starts at most one above its last entry",
             "C12": "a writer with deferred sync never changes its ensemble",
         },
@@ -173,14 +181,16 @@ TABLE: Final[tuple[tuple[str, str, Mapping[str, str]], ...]] = (
         "All that is sent and stored as one entry has one content.",
         {
             "D9": "every copy of an entry has the same payload and the same length field",
+            "D14": "a bookie that stores an entry again stores the same again",
         },
     ),
     (
         "NothingInvented",
-        "Recovery writes back only what the writer sent, as it has read it.",
+        "What a recovery writes back, and what readers get, is what the writer sent.",
         {
             "B8": "what is written back in recovery was once sent by the writer",
             "E10": "what a recovery writes back, it has read from a bookie",
+            "F4": "what is read was sent before by the writer",
         },
     ),
     (
@@ -284,9 +294,9 @@ TABLE: Final[tuple[tuple[str, str, Mapping[str, str]], ...]] = (
     ),
     (
         "WriterLacMonotonic",
-        "The last add confirmed of a writer never falls.",
+        "The last add confirmed of a writer never falls, and is below what it sends.",
         {
-            "G2": "what a writer confirmed is never taken back",
+            "G2": "what a writer confirmed is never taken back, and no entry is sent as confirmed by itself",
         },
     ),
     (
@@ -294,6 +304,13 @@ TABLE: Final[tuple[tuple[str, str, Mapping[str, str]], ...]] = (
         "No entry is returned above the last add confirmed of its reader.",
         {
             "F1": "no entry is returned that is above the reader's last add confirmed",
+        },
+    ),
+    (
+        "NothingBeyondClose",
+        "No reader that knows the end of a ledger gets an entry above it.",
+        {
+            "B5": "no entry is returned above the end that its reader knew",
         },
     ),
     (
@@ -317,6 +334,20 @@ TABLE: Final[tuple[tuple[str, str, Mapping[str, str]], ...]] = (
         {
             "M1": "a request has one answer at most, about what was asked of that bookie",
             "M2": "a client is told that something was done, denied or fenced only if the bookie answered this request so",
+        },
+    ),
+    (
+        "StoredWhereSent",
+        "A bookie stores only what was sent to it.",
+        {
+            "D8": "a bookie stores an entry for a client only after that sent it to this bookie",
+        },
+    ),
+    (
+        "RecoveryAddAccepted",
+        "A fence keeps no bookie from storing what a recovery writes back.",
+        {
+            "D13": "no bookie refuses an add of a recovery as fenced",
         },
     ),
     (

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["FENCED", "NEGATIVES", "NO_SUCH_ENTRY", "NO_SUCH_LEDGER_ON_BOOKIE", "OK"]
+__all__ = ["FENCED", "NEGATIVES", "NO_SUCH_ENTRY", "NO_SUCH_LEDGER", "NO_SUCH_LEDGER_ON_BOOKIE", "OK"]
 
 OK: Final = 0
 NO_SUCH_LEDGER_ON_BOOKIE: Final = -7
 NO_SUCH_ENTRY: Final = -13
+NO_SUCH_LEDGER: Final = -25
 FENCED: Final = -101
 
 #: The codes by which a bookie denies an entry. Every other code proves nothing about it.

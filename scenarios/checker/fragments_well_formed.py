@@ -45,6 +45,8 @@ class FragmentsWellFormed(Family):
         """Judge what was to be written."""
         fields = event.fields
         if fields["cause"] == "delete":
+            if fields["outcome"] == "ok":
+                self._sizes = None  # another ledger may get its id
             return
         written = Metadata(event, author=event.actor, cause=fields["cause"], version=fields["version"])
         self._check_sizes(written)

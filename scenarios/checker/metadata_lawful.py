@@ -20,7 +20,7 @@ _NEXT: Final = {
 
 
 class MetadataLawful(Family):
-    """Metadata changes one version at a time, in legal transitions (C1, C2, C3, C6, C7, E8).
+    """Metadata changes one version at a time, in legal transitions (C1, C2, C3, C6, C7, C11, E8).
 
     C1, C2: a successful write makes the version one above the one it expects, and the expected one was the stored one;
     so no two writes succeed on the same version. A version that a write of unknown outcome skipped is no violation.
@@ -33,16 +33,19 @@ class MetadataLawful(Family):
     C7: with the write that begins a recovery, and while the ledger is in recovery, ensembles change only in the closing
     write, or in place by re-replication: a bookie that a recovery put in has no entries before.
 
+    C11: after a deletion no write succeeds but another creation.
+
     E8: a client that did not create the ledger closes it only from a version that was IN_RECOVERY.
     """
 
-    clauses = ("C1", "C2", "C3", "C6", "C7", "E8")
+    clauses = ("C1", "C2", "C3", "C6", "C7", "C11", "E8")
 
     def __init__(self, facts: LedgerFacts, report: Report) -> None:
         super().__init__(facts, report)
         self._newest = -1
         self._newest_seq = -1
         self._deleted_seq = -1
+        self._is_gone = False
 
     def handlers(self) -> Mapping[Kind, Handler]:
         """Successful writes; reads only show the current version."""
@@ -59,8 +62,9 @@ class MetadataLawful(Family):
         if fields["outcome"] != "ok":
             return
         if fields["cause"] == "delete":
-            self._deleted_seq, self._newest = event.seq, -1
+            self._deleted_seq, self._newest, self._is_gone = event.seq, -1, True
             return
+        self._check_gone(event)
         stored, previous = self.facts.metadata.current, self.facts.metadata.previous
         if stored is None or stored.seq != event.seq:
             return  # a creation that found itself done already
@@ -89,6 +93,20 @@ class MetadataLawful(Family):
                     stored.seq,
                 )
 
+    def _check_gone(self, event: Event) -> None:
+        if not self._is_gone:
+            return
+        self.checked["C11"] += 1
+        if event.fields["cause"] == "create":
+            self._is_gone = False
+        else:
+            self.broken(
+                "C11",
+                f"{event.actor} wrote metadata (cause {event.fields['cause']}) of the ledger after it had been deleted",
+                self._deleted_seq,
+                event.seq,
+            )
+
     def _check_version(self, event: Event, expected: int, version: int) -> None:
         self.checked["C2"] += 1
         self.checked["C1"] += 1
@@ -108,8 +126,6 @@ class MetadataLawful(Family):
         if previous is not None:
             is_legal = stored.state in _NEXT.get(previous.state, ()) and stored.cause != "create"
             before, seq = previous.state, previous.seq
-        elif self._deleted_seq >= 0:
-            is_legal, before, seq = stored.cause == "create", "deleted", self._deleted_seq
         else:
             is_legal, before, seq = stored.cause != "create" or stored.state == OPEN, "nothing", stored.seq
         if not is_legal:

@@ -37,10 +37,14 @@ from scenarios.checker.read_stability import ReadStability
 from scenarios.checker.read_within_lac import ReadWithinLac
 from scenarios.checker.reader_lac import ReaderLac
 from scenarios.checker.recoveries_agree import RecoveriesAgree
+from scenarios.checker.recovery_adds import RecoveryAdds
 from scenarios.checker.recovery_close import RecoveryClose
 from scenarios.checker.recovery_reads import RecoveryReads
 from scenarios.checker.replicas_agree import ReplicasAgree
+from scenarios.checker.stored_where_sent import StoredWhereSent
 from scenarios.checker.told_at_end import ToldAtEnd
+from scenarios.checker.told_at_open import ToldAtOpen
+from scenarios.checker.writer_lac import WriterLac
 from scenarios.clauses import CLAUSES as VOCABULARY
 from scenarios.clauses import Clause, invariants_of
 from scenarios.history.schema import Event, Kind
@@ -73,6 +77,10 @@ FAMILIES: Final[tuple[type[Family], ...]] = (
     AddResolves,
     ToldAtEnd,
     AnswersMatch,
+    WriterLac,
+    StoredWhereSent,
+    RecoveryAdds,
+    ToldAtOpen,
 )
 
 _OF_ALL: Final = (

@@ -13,28 +13,41 @@ __all__ = ["ReplicasAgree"]
 
 
 class ReplicasAgree(Family):
-    """Every copy of an entry is the same (D9), the writer's own (B8), and was read before it is written back (E10).
+    """Every copy of an entry is the same (D9, D14), the writer's own (B8, F4), and was read before it is written back (E10).
 
     D9: wherever entry ``e`` is sent or stored, by its writer or a recovery, its payload and the cumulative length in
     its header are the same. The LAC in the header may differ: a recovery sends its own.
 
+    D14: so are the copies that one bookie stores, one after the other.
+
     B8: a recovery writes back only what the writer sent.
+
+    F4: and readers get only that.
 
     E10: and only what a bookie answered to this very recovery.
 
-    D9 is sound for partial histories too; B8 and E10 need what came before.
+    D9 and D14 are sound for partial histories too; the others need what came before.
     """
 
-    clauses = ("D9", "B8", "E10")
+    clauses = ("D9", "D14", "B8", "E10", "F4")
 
     def __init__(self, facts: LedgerFacts, report: Report) -> None:
         super().__init__(facts, report)
         self._entries: dict[int, tuple[int | None, int | None, int]] = {}
         self._read: dict[tuple[str, int], dict[int, int]] = {}
+        #: The contents under which the writer sent each entry, almost always one.
+        self._sent: dict[int, tuple[int, ...]] = {}
+        #: What each bookie stored first of each entry.
+        self._stored: dict[int, dict[str, tuple[int | None, int | None, int]]] = {}
 
     def handlers(self) -> Mapping[Kind, Handler]:
-        """Entries that are sent, stored, and read by recovery."""
-        return {Kind.ADD_SEND: self.on_send, Kind.BK_STORE: self.on_store, Kind.REC_READ_RESP: self.on_read}
+        """Entries that are sent, stored, and read."""
+        return {
+            Kind.ADD_SEND: self.on_send,
+            Kind.BK_STORE: self.on_store,
+            Kind.REC_READ_RESP: self.on_read,
+            Kind.READ_RESULT: self.on_result,
+        }
 
     def on_read(self, event: Event) -> None:
         """A recovery has read an entry."""
@@ -54,6 +67,10 @@ class ReplicasAgree(Family):
                     event.seq,
                 )
             self._check_read(event)
+        elif fields["content"] is not None:
+            sent = self._sent.get(fields["entry"], ())
+            if fields["content"] not in sent:
+                self._sent[fields["entry"]] = (*sent, fields["content"])
         self._compare(event)
 
     def _check_read(self, event: Event) -> None:
@@ -72,7 +89,32 @@ class ReplicasAgree(Family):
 
     def on_store(self, event: Event) -> None:
         """An entry arrives at a bookie."""
+        fields = event.fields
+        now = (fields["content"], fields["length"], event.seq)
+        known = self._stored.setdefault(fields["entry"], {}).setdefault(event.actor, now)
+        if known is not now:
+            self.checked["D14"] += 1
+            if None not in known[:2] + now[:2] and known[:2] != now[:2]:
+                self.broken(
+                    "D14",
+                    f"{event.actor} stored entry {fields['entry']} with content {known[0]} and length {known[1]}, and again with "
+                    f"content {now[0]} and length {now[1]}",
+                    known[2],
+                    event.seq,
+                )
         self._compare(event)
+
+    def on_result(self, event: Event) -> None:
+        """An application got an entry."""
+        fields = event.fields
+        sent = self._sent.get(fields["entry"])
+        if fields["code"] != codes.OK or fields["content"] is None or sent is None:
+            return
+        self.checked["F4"] += 1
+        if fields["content"] not in sent:
+            self.broken(
+                "F4", f"{event.actor} read entry {fields['entry']} with a content that no writer had sent", event.seq
+            )
 
     def _compare(self, event: Event) -> None:
         fields = event.fields

@@ -122,7 +122,7 @@ SHELL_MUTANTS: Final = (
     Mutant(
         name="digests-are-not-verified",
         summary="an entry whose digest does not match is taken as it is, and written back by recovery",
-        clauses=("A8", "B6", "D9"),
+        clauses=("A8", "B6", "D9", "D14", "F4"),
         in_runs=True,
         replaces=(
             Replacement(EntryCodec, "decode", _unverified),

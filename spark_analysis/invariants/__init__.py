@@ -20,6 +20,7 @@ from spark_analysis.invariants.closed_at_quorum import CLOSED_AT_QUORUM
 from spark_analysis.invariants.closed_from_in_recovery import CLOSED_FROM_IN_RECOVERY
 from spark_analysis.invariants.coverage_before_reads import COVERAGE_BEFORE_READS
 from spark_analysis.invariants.durable_before_ack import DURABLE_BEFORE_ACK
+from spark_analysis.invariants.failure_is_no_denial import FAILURE_IS_NO_DENIAL
 from spark_analysis.invariants.fenced_is_told import FENCED_IS_TOLD
 from spark_analysis.invariants.fenced_stays_fenced import FENCED_STAYS_FENCED
 from spark_analysis.invariants.fragments_well_formed import FRAGMENTS_WELL_FORMED
@@ -44,20 +45,24 @@ from spark_analysis.invariants.negative_stays import NEGATIVE_STAYS
 from spark_analysis.invariants.no_ack_after_end import NO_ACK_AFTER_END
 from spark_analysis.invariants.no_false_negative import NO_FALSE_NEGATIVE
 from spark_analysis.invariants.no_lac_truncation import NO_LAC_TRUNCATION
+from spark_analysis.invariants.nothing_beyond_close import NOTHING_BEYOND_CLOSE
 from spark_analysis.invariants.nothing_invented import NOTHING_INVENTED
 from spark_analysis.invariants.positive_verified import POSITIVE_VERIFIED
 from spark_analysis.invariants.read_stability import READ_STABILITY
 from spark_analysis.invariants.read_within_lac import READ_WITHIN_LAC
 from spark_analysis.invariants.reader_lac_monotonic import READER_LAC_MONOTONIC
 from spark_analysis.invariants.recoveries_agree import RECOVERIES_AGREE
+from spark_analysis.invariants.recovery_add_accepted import RECOVERY_ADD_ACCEPTED
 from spark_analysis.invariants.recovery_lac_frozen import RECOVERY_LAC_FROZEN
 from spark_analysis.invariants.recovery_reads import RECOVERY_READS
 from spark_analysis.invariants.replicas_agree import REPLICAS_AGREE
 from spark_analysis.invariants.rewrite_before_close import REWRITE_BEFORE_CLOSE
 from spark_analysis.invariants.single_writer_order import SINGLE_WRITER_ORDER
 from spark_analysis.invariants.start_is_lac_plus_one import START_IS_LAC_PLUS_ONE
+from spark_analysis.invariants.stored_where_sent import STORED_WHERE_SENT
 from spark_analysis.invariants.unknown_aborts import UNKNOWN_ABORTS
 from spark_analysis.invariants.visible_lac_bounded import VISIBLE_LAC_BOUNDED
+from spark_analysis.invariants.writer_lac_monotonic import WRITER_LAC_MONOTONIC
 
 __all__ = ["INVARIANTS", "Invariant", "judge", "select"]
 
@@ -113,6 +118,11 @@ _ALL: Final[tuple[Invariant, ...]] = (
     START_IS_LAC_PLUS_ONE,
     UNKNOWN_ABORTS,
     VISIBLE_LAC_BOUNDED,
+    FAILURE_IS_NO_DENIAL,
+    NOTHING_BEYOND_CLOSE,
+    RECOVERY_ADD_ACCEPTED,
+    STORED_WHERE_SENT,
+    WRITER_LAC_MONOTONIC,
 )
 
 #: All invariants, the most important first, as in the table of both witnesses.

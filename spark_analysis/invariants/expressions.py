@@ -15,7 +15,9 @@ from scenarios.history import Kind
 __all__ = [
     "DENIALS",
     "ENTRY_KEY",
+    "FENCED",
     "LEDGER_KEY",
+    "NO_SUCH_LEDGER",
     "OK",
     "ensemble_of",
     "is_applied_write",
@@ -38,6 +40,8 @@ ENTRY_KEY: Final = (*LEDGER_KEY, "entry")
 OK: Final = 0
 NO_SUCH_ENTRY: Final = -13
 NO_SUCH_LEDGER_ON_BOOKIE: Final = -7
+NO_SUCH_LEDGER: Final = -25
+FENCED: Final = -101
 DENIALS: Final = (NO_SUCH_ENTRY, NO_SUCH_LEDGER_ON_BOOKIE)
 
 

@@ -15,17 +15,17 @@ def images(rare: DataFrame) -> DataFrame:
     """Per ledger of which metadata is known: its sizes, ``images`` and ``deletions``.
 
     ``images`` has every version that was seen stored, with ``seq``, the first event that shows it, ``version``, ``state``,
-    ``fragments`` and ``last_entry``; ``deletions`` are the events.
+    ``fragments``, ``last_entry`` and ``length``; ``deletions`` are the events.
     """
     sizes = ("ensemble_size", "write_quorum_size", "ack_quorum_size")
     is_deletion = is_kind(Kind.META_CAS) & (sf.col("outcome") == "ok") & (sf.col("cause") == "delete")
-    shown = sf.struct("version", "seq", "state", "fragments", "last_entry")
+    shown = sf.struct("version", "seq", "state", "fragments", "last_entry", "length")
     return (
         rare.filter(is_stored_metadata() | is_deletion)
         .groupBy(*LEDGER_KEY, "version", is_deletion.alias("is_deletion"))
         .agg(
             *(sf.max(size).alias(size) for size in sizes),
-            sf.min(sf.struct("seq", "state", "fragments", "last_entry")).alias("first"),
+            sf.min(sf.struct("seq", "state", "fragments", "last_entry", "length")).alias("first"),
         )
         .select(*LEDGER_KEY, *sizes, "version", "is_deletion", "first.*")
         .groupBy(*LEDGER_KEY)

@@ -51,6 +51,6 @@ METADATA_BEFORE_USE: Final = Invariant(
     name="MetadataBeforeUse",
     clauses=("C8",),
     kinds=(Kind.ADD_SEND, *LEDGER_KINDS),
-    columns=("seq", "actor", "incarnation", "entry", "bookie", "recovery", *LEDGER_COLUMNS),
+    columns=("seq", "actor", "incarnation", "entry", "bookie", "recovery", "lac", *LEDGER_COLUMNS),
     observe=_observe,
 )

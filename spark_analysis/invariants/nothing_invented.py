@@ -1,7 +1,7 @@
-"""NothingInvented: recovery writes back only what the writer sent, as it has read it.
+"""NothingInvented: what a recovery writes back, and what readers get, is what the writer sent.
 
 A recovery add carries an entry that some client had sent before as an ordinary add, with a content that a bookie
-answered to the same run.
+answered to the same run. A read delivers a content under which the entry was sent so before.
 """
 
 from __future__ import annotations
@@ -29,11 +29,45 @@ from spark_analysis.invariants.runs import RUN_COLUMNS, RUN_KINDS, run_of_add, s
 __all__ = ["NOTHING_INVENTED"]
 
 
-def _observe(facts: Facts) -> DataFrame:
+def _sent(facts: Facts) -> DataFrame:
+    """Per entry and content: ``sent``, when it was first sent by an ordinary add."""
+    adds = facts.events.filter(is_kind(Kind.ADD_SEND) & ~sf.col("recovery"))
+    return adds.groupBy(*ENTRY_KEY, "content").agg(sf.min("seq").alias("sent"))
+
+
+def _read(facts: Facts) -> DataFrame:
+    """Entries and contents that were read, as observations."""
+    seq, entry, sent = sf.col("seq"), sf.col("entry"), sf.col("sent")
+    is_read = is_kind(Kind.READ_RESULT) & (sf.col("code") == OK) & sf.col("content").isNotNull()
+    contents = _sent(facts).filter(sf.col("content").isNotNull())
+    first = contents.groupBy(*ENTRY_KEY).agg(sf.min("sent").alias("first"))
+    judged = (
+        facts.events.filter(is_read)
+        .groupBy(*ENTRY_KEY, "content")
+        .agg(sf.min("seq").alias("seq"))
+        .transform(join_small, first, on=ENTRY_KEY, how="inner")
+        .transform(join_small, contents, on=(*ENTRY_KEY, "content"), how="left")
+    )
+    unsent = tell(
+        "F4",
+        (sf.col("first") < seq) & ~is_true(sent < seq),
+        seq,
+        [sf.col("first"), seq],
+        "entry %d was read (event %d) with content %d, under which no writer had sent it (event %d)",
+        entry,
+        seq,
+        sf.col("content"),
+        sf.col("first"),
+    )
+    return observed(judged, unsent)
+
+
+def _written_back(facts: Facts) -> DataFrame:
+    """Adds of recoveries, as observations."""
     seq, content = sf.col("seq"), sf.col("content")
     starts = starts_of(facts.runs)
     adds = facts.events.filter(is_kind(Kind.ADD_SEND))
-    originals = adds.filter(~sf.col("recovery")).groupBy(*ENTRY_KEY).agg(sf.min("seq").alias("sent"))
+    originals = _sent(facts).groupBy(*ENTRY_KEY).agg(sf.min("sent").alias("sent"))
     reads = (
         facts.rare_events.filter(is_kind(Kind.REC_READ_RESP) & (sf.col("code") == OK) & content.isNotNull())
         .groupBy(*ENTRY_KEY, "actor")
@@ -74,10 +108,14 @@ def _observe(facts: Facts) -> DataFrame:
     return observed(judged, unsent, unread)
 
 
+def _observe(facts: Facts) -> DataFrame:
+    return _written_back(facts).union(_read(facts))
+
+
 NOTHING_INVENTED: Final = Invariant(
     name="NothingInvented",
-    clauses=("B8", "E10"),
-    kinds=(*RUN_KINDS, Kind.ADD_SEND),
+    clauses=("B8", "E10", "F4"),
+    kinds=(*RUN_KINDS, Kind.ADD_SEND, Kind.READ_RESULT),
     columns=RUN_COLUMNS,
     observe=_observe,
 )

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from scenarios.history import Kind
@@ -27,17 +27,17 @@ from spark_analysis.invariants.expressions import (
     tell,
 )
 from spark_analysis.invariants.facts import Facts
-from spark_analysis.invariants.relations import LEDGER_KINDS
+from spark_analysis.invariants.relations import LEDGER_COLUMNS, LEDGER_KINDS
 
 __all__ = ["RECOVERIES_AGREE"]
 
 
-def _observe(facts: Facts) -> DataFrame:
+def _ends(facts: Facts) -> DataFrame:
+    """What the store, and the results of calls, tell of the ends of ledgers, as observations."""
     is_seen_closed = is_stored_metadata() & is_closed()
     is_told_closed = is_kind(Kind.OPEN_RESULT) & is_closed() & (sf.col("code") == OK)
     is_told_end = is_told_closed | (is_kind(Kind.CLOSE_RESULT) & (sf.col("code") == OK))
     is_close = is_applied_write() & is_closed() & (sf.col("cause") == "close")
-    is_reopened = is_stored_metadata() & ~is_closed()
     end = sf.when(is_seen_closed | is_told_end, sf.struct("last_entry", "length", "seq"))
     ledgers = (
         facts.rare_events.filter(is_kind(*LEDGER_KINDS, Kind.OPEN_RESULT, Kind.CLOSE_RESULT))
@@ -48,8 +48,6 @@ def _observe(facts: Facts) -> DataFrame:
             sf.count_if(is_close).alias("closes"),
             sf.min(sf.when(is_close, sf.col("seq"))).alias("first_close"),
             sf.max(sf.when(is_close, sf.col("seq"))).alias("last_close"),
-            sf.min(sf.when(is_seen_closed, sf.struct("version", "seq"))).alias("closed"),
-            sf.max(sf.when(is_reopened, sf.struct("version", "seq"))).alias("open"),
         )
         .filter(sf.col("least").isNotNull())
     )
@@ -65,14 +63,6 @@ def _observe(facts: Facts) -> DataFrame:
         "the end is entry %d, length %d (event %d), but also entry %d, length %d (event %d)",
         *(sf.col(f"{which}.{name}") for which in ("least", "greatest") for name in ("last_entry", "length", "seq")),
     )
-    reopening = tell(
-        "B2",
-        sf.col("open.version") > sf.col("closed.version"),
-        sf.col("open.seq"),
-        [sf.col("closed.seq"), sf.col("open.seq")],
-        "version %d is closed (event %d), version %d is not (event %d)",
-        *(sf.col(f"{which}.{name}") for which in ("closed", "open") for name in ("version", "seq")),
-    )
     second_close = tell(
         "B1",
         sf.col("closes") > 1,
@@ -83,13 +73,45 @@ def _observe(facts: Facts) -> DataFrame:
         sf.col("first_close"),
         sf.col("last_close"),
     )
-    return observed(ledgers, disagreement, reopening, second_close)
+    return observed(ledgers, disagreement, second_close)
+
+
+def _after_closing(facts: Facts) -> DataFrame:
+    """The first version of each ledger that is closed, and those after it, as observations."""
+    closed, now = sf.col("closed"), sf.col("now")
+
+    def kept(image: Column) -> Column:
+        firsts = sf.transform(image["fragments"], lambda fragment: fragment["first_entry"])
+        return sf.struct(image["state"], image["last_entry"], image["length"], firsts)
+
+    first = sf.array_min(sf.filter("images", lambda image: image["state"] == "CLOSED"))
+    judged = (
+        facts.images.withColumn("closed", first)
+        .filter(closed.isNotNull())
+        .select(*LEDGER_KEY, "closed", sf.explode("images").alias("now"))
+        .filter(now["version"] >= closed["version"])
+    )
+    changed = tell(
+        "B2",
+        kept(now) != kept(closed),
+        now["seq"],
+        [closed["seq"], now["seq"]],
+        "version %d is closed (event %d) after entry %d, length %d; version %d is %s (event %d) after entry %d, length %d, or "
+        "has other fragments",
+        *(closed[name] for name in ("version", "seq", "last_entry", "length")),
+        *(now[name] for name in ("version", "state", "seq", "last_entry", "length")),
+    )
+    return observed(judged, changed)
+
+
+def _observe(facts: Facts) -> DataFrame:
+    return _ends(facts).union(_after_closing(facts))
 
 
 RECOVERIES_AGREE: Final = Invariant(
     name="RecoveriesAgree",
     clauses=("B1", "B2", "B3"),
     kinds=(*LEDGER_KINDS, Kind.OPEN_RESULT, Kind.CLOSE_RESULT),
-    columns=("seq", "code", "cause", "outcome", "version", "state", "last_entry", "length"),
+    columns=("code", *LEDGER_COLUMNS),
     observe=_observe,
 )

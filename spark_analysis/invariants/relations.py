@@ -40,7 +40,7 @@ __all__ = [
 
 LEDGER_KINDS: Final = (Kind.META_CAS, Kind.META_READ)
 LEDGER_COLUMNS: Final = (
-    *("seq", "cause", "outcome", "expected_version", "version", "state", "fragments", "last_entry"),
+    *("seq", "cause", "outcome", "expected_version", "version", "state", "fragments", "last_entry", "length"),
     *("ensemble_size", "write_quorum_size", "ack_quorum_size"),
 )
 
@@ -72,10 +72,13 @@ def bookie_crashes(rare: DataFrame) -> DataFrame:
 
 
 def first_sends(events: DataFrame) -> DataFrame:
-    """Per ledger, ``actor``, ``incarnation``, ``entry`` and ``bookie``: ``sent``, the first add that is no recovery's."""
+    """Per ledger, ``actor``, ``incarnation``, ``entry``, ``bookie`` and ``lac``: ``sent``, the first add that is no recovery's.
+
+    All adds of an entry carry one LAC, where nothing is wrong.
+    """
     return (
         events.filter(is_kind(Kind.ADD_SEND) & ~sf.col("recovery"))
-        .groupBy(*LEDGER_KEY, "actor", "incarnation", "entry", "bookie")
+        .groupBy(*LEDGER_KEY, "actor", "incarnation", "entry", "bookie", "lac")
         .agg(sf.min("seq").alias("sent"))
     )
 

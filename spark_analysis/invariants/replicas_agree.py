@@ -2,7 +2,7 @@
 
 Judged by the fingerprints of the payloads and the lengths in the headers, over everything that is ever sent and
 stored under one id: the writer's adds, a recovery's rewrites, every bookie's copy. The last add confirmed in the
-header may differ: a recovery rewrites an entry with its own.
+header may differ: a recovery rewrites an entry with its own. A bookie that stores an entry again stores the same.
 """
 
 from __future__ import annotations
@@ -62,12 +62,31 @@ def _observe(facts: Facts) -> DataFrame:
         sf.col("longest"),
         longest_seq,
     )
-    return observed(lengths, finding, other_length)
+    is_again = sf.filter(
+        "written",
+        lambda copy: (
+            copy["bookie"].isNotNull()
+            & ((copy["content_min"] != copy["content_max"]) | (copy["length_min"] != copy["length_max"]))
+        ),
+    )
+    again = sf.get(is_again, sf.lit(0))
+    stored_otherwise = tell(
+        "D14",
+        again.isNotNull(),
+        again["seen_seq"],
+        [again["stored_seq"], again["seen_seq"]],
+        "%s stored entry %d (event %d), and again with another content or length (by event %d)",
+        again["bookie"],
+        sf.col("entry"),
+        again["stored_seq"],
+        again["seen_seq"],
+    )
+    return observed(lengths, finding, other_length, stored_otherwise)
 
 
 REPLICAS_AGREE: Final = Invariant(
     name="ReplicasAgree",
-    clauses=("D9",),
+    clauses=("D9", "D14"),
     kinds=(*ENTRY_KINDS, *LEDGER_KINDS),
     columns=(*ENTRY_COLUMNS, *LEDGER_COLUMNS),
     observe=_observe,

@@ -83,6 +83,6 @@ SINGLE_WRITER_ORDER: Final = Invariant(
     name="SingleWriterOrder",
     clauses=("G1",),
     kinds=(Kind.ADD_SEND, Kind.APP_ADD),
-    columns=("seq", "actor", "incarnation", "entry", "bookie", "recovery", "given"),
+    columns=("seq", "actor", "incarnation", "entry", "bookie", "recovery", "lac", "given"),
     observe=_observe,
 )

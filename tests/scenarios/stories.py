@@ -37,6 +37,8 @@ class Story:
         self.fragments: Fragments = [(0, self.bookies(self.ensemble_size))]
         self.last_entry = -1
         self.length = 0
+        #: Up to where all entries were acknowledged, which is what a writer sends along unless told otherwise.
+        self.confirmed = -1
 
     @staticmethod
     def bookies(count: int) -> tuple[str, ...]:
@@ -130,8 +132,9 @@ class Story:
     # Adds --------------------------------------------------------------------------------------------------------
 
     def send(self, entry: int, *bookies: str, actor: str = "writer", recovery: bool = False, **fields: Any) -> int:
+        lac = -1 if recovery else min(self.confirmed, entry - 1)
         for bookie in bookies:
-            known = {"lac": -1, "length": 10 * (entry + 1), "content": 1000 + entry, "size": 10, "incarnation": 1}
+            known = {"lac": lac, "length": 10 * (entry + 1), "content": 1000 + entry, "size": 10, "incarnation": 1}
             self.event(Kind.ADD_SEND, actor, entry=entry, bookie=bookie, recovery=recovery, **known | fields)
         return len(self.events) - 1
 
@@ -187,6 +190,8 @@ class Story:
         incarnation: int = 1,
     ) -> int:
         content = 1000 + entry if content is None else content
+        if entry == self.confirmed + 1:
+            self.confirmed = entry
         return self.event(Kind.APP_ACK, actor, entry=entry, content=content, durable=durable, incarnation=incarnation)
 
     def fail(self, entry: int, code: int = FENCED, *, actor: str = "writer", incarnation: int = 1) -> int:

@@ -106,6 +106,7 @@ def test_a_correct_run_gives_nearly_every_clause_something_to_judge() -> None:
         "L2",  # the end of a run
         "A7",  # an acknowledgement after the writer's close
         "B2",  # a write to a closed ledger
+        "C11",  # a write after a deletion
         "D1",  # an ordinary add to a fenced bookie
         "D11",  # a denial in limbo
         "D12",  # a collection

@@ -68,7 +68,7 @@ class TestAckedCopies:
     @pytest.mark.rule("A5")
     def test_a_replicator_that_copied_first_is_right(self) -> None:
         story = written(last=0)
-        story.store(0, "b2", recovery=True)
+        story.store(0, "b2", recovery=True, source="replicator")
         story.cas("rereplicate", "replicator", fragments=[(0, ("b2", "b1"))])
         assert_holds(story, "A5")
 
@@ -120,7 +120,7 @@ class TestClosedAtQuorum:
         story = written()
         story.close(2)
         for entry in range(3):
-            story.store(entry, "b2", recovery=True)
+            story.store(entry, "b2", recovery=True, source="replicator")
         story.cas("rereplicate", "replicator", fragments=[(0, ("b2", "b1"))], last_entry=2, length=30)
         story.event(Kind.BK_GC, "b0")
         assert_holds(story, "B4")

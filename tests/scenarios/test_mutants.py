@@ -24,7 +24,7 @@ WHERE = {
     "writer-takes-silence-for-stored": ("bookie-crash", {"A2": 5, "A4": 1, "A5": 5, "A9": 1, "B4": 5, "D6": 5}),
     "cancelled-append-takes-its-entry-out": ("cancelled-callers", {"L2": 8}),
     "cancelled-append-counts-as-stored": ("cancelled-callers", {"A3": 2, "B4": 1}),
-    "digests-are-not-verified": ("altered-copies", {"A8": 2, "B6": 1, "D9": 2}),
+    "digests-are-not-verified": ("altered-copies", {"A8": 2, "B6": 1, "D9": 2, "D14": 1, "F4": 1}),
     "late-answers-are-taken-for-new-ones": ("late-answer-meets-next-read", {"M2": 12}),
     "bookie-forgets-fence-when-evicted": ("eviction-keeps-fence", {"D1": 12, "E5": 3}),
     "journal-acknowledges-before-sync": ("torn-group", {"A1": 12}),

@@ -7,10 +7,12 @@ from typing import Final
 from scenarios.history import Kind
 from tests.scenarios.stories import FENCED, Story
 from tests.spark_analysis import (  # noqa: F401  they plant when imported
+    plants_in_other_ways,
     plants_of_applications,
     plants_of_bookies,
     plants_of_compactions,
     plants_of_consumers,
+    plants_of_contents,
     plants_of_cursors,
     plants_of_entries,
     plants_of_ledgers,

@@ -217,7 +217,8 @@ def a_cursor_is_reset(story: Story) -> None:
     moves(story, 7, 2)
     log(story, Kind.LOG_CURSOR, "reader", cursor="c", cause="reset", entry=-1, version=-1)
     opens(story, 7, 0)
-    gets_by_cursor(story, 0)
+    starts(story, "other", handle=2, cursor="c")
+    gets(story, 100, 0, handle=2)
     moves(story, 7, 3, actor="other")
 
 

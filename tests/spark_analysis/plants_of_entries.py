@@ -10,7 +10,7 @@ from tests.spark_analysis.planting import near_miss, plant
 def _confirm(story: Story, *entries: int) -> None:
     """Everything but the acknowledgement."""
     for entry in entries:
-        story.send(entry, "b0", "b1", "b2", lac=-1)
+        story.send(entry, "b0", "b1", "b2")
         story.store(entry, "b0", "b1", "b2")
         story.answer(entry, "b0", "b1", "b2")
 
@@ -18,7 +18,7 @@ def _confirm(story: Story, *entries: int) -> None:
 # LacHonest -----------------------------------------------------------------------------------------------------------
 
 
-@plant("LacHonest", "entry 2 was called the last add confirmed (event ")
+@plant("LacHonest", "entry 2 was called the last add confirmed (event ", "WriterLacMonotonic")
 def an_add_claims_itself_confirmed(story: Story) -> None:
     story.write(2, lac=2)
 
@@ -240,8 +240,8 @@ def placed_anew_before_anything_was_copied(story: Story) -> None:
 @plant("AckedReplication", "is on 1 bookies of its write set instead of 2", "GcOnlyDead", sizes="2/2/2")
 def dropped_got_again_and_dropped_when_no_longer_needed(story: Story) -> None:
     story.event(Kind.BK_GC, "b0")
-    story.store(0, "b0", "b2")
-    story.store(1, "b0", "b2")
+    story.store(0, "b0", "b2", source="auditor")
+    story.store(1, "b0", "b2", source="auditor")
     story.close(1, fragments=[(0, ("b2", "b1"))])
     story.event(Kind.BK_GC, "b0")
 

@@ -51,7 +51,7 @@ def denied_to_a_reader_of_the_closed_ledger(story: Story) -> None:
     story.read(1, code=DENIED)
 
 
-@plant("AckedReadable", "read with content 55", "ReadStability")
+@plant("AckedReadable", "read with content 55", "NothingInvented", "ReadStability")
 def delivered_with_another_content(story: Story) -> None:
     story.close(1)
     story.read(1)
@@ -250,7 +250,7 @@ def acknowledged_above_the_end_after_the_close(story: Story) -> None:
 
 @plant("FragmentsWellFormed", "an ensemble does not have E distinct bookies")
 def a_refused_write_names_a_bookie_twice(story: Story) -> None:
-    story.change(2, "b0", "b0", "b1", outcome="conflict")
+    story.change(2, "b0", "b1", "b1", outcome="conflict")
 
 
 @plant("FragmentsWellFormed", "the first fragment does not start at entry 0", entries=0)
