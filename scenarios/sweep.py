@@ -197,6 +197,7 @@ def sweep(
     mutant: str | None = None,
     record: Path | None = None,
     failing_only: bool = False,
+    keep_every: int = 0,
     processes: int | None = None,
     stop_at_first: bool = False,
     in_turn: bool = False,
@@ -211,9 +212,10 @@ def sweep(
     Plans that are drawn, other ones with every seed, have every second turn. ``plans`` has those of ``scenarios`` that are in
     no library, by the names that stand for them there.
 
-    ``record`` is a folder for the histories, with ``failing_only`` just for those of runs that break an invariant. With
-    ``stop_at_first`` the sweep ends at the first run, in order of seed and scenario, that does. ``processes`` is by default
-    one for each processor; 1 runs everything in this process. A ``schedule`` takes the place of those that plans have.
+    ``record`` is a folder for the histories, with ``failing_only`` just for those of runs that break an invariant, and of every
+    seed that ``keep_every`` divides. With ``stop_at_first`` the sweep ends at the first run, in order of seed and scenario, that
+    breaks one. ``processes`` is by default one for each processor; 1 runs everything in this process. A ``schedule`` takes the
+    place of those that plans have.
     A ``state`` of the same sweep has runs that need not be made again, and keeps those that are.
     ``KeyError`` for an unknown scenario or mutant, ``ValueError`` for a schedule of a scenario that is no plan, ``OSError`` if
     the state cannot be written. ``KeyboardInterrupt`` stops the workers after the units they are at, and is passed on as
@@ -233,6 +235,7 @@ def sweep(
             mutant,
             record,
             failing_only=failing_only,
+            keep_every=keep_every,
             stop_at_first=stop_at_first,
             transport=transport,
             schedule=schedule,

@@ -55,6 +55,7 @@ class Unit:
     mutant: str | None
     record: Path | None = None
     failing_only: bool = False
+    keep_every: int = 0
     stop_at_first: bool = False
     until: tuple[str, ...] = ()
     transport: TransportKind = TransportKind.OBJECTS
@@ -75,8 +76,9 @@ def work(unit: Unit) -> Done:
     started = time.process_time()
     results: list[RunResult] = []
     for scenario, seed in unit.runs:
-        result = _run(scenario, seed, unit, None if unit.failing_only else unit.record)
-        if result.violations and unit.failing_only:
+        is_kept = not unit.failing_only or (unit.keep_every > 0 and seed % unit.keep_every == 0)
+        result = _run(scenario, seed, unit, unit.record if is_kept else None)
+        if result.violations and not is_kept:
             result = _run(scenario, seed, unit, unit.record)  # the same once more, and this time kept
         results.append(result)
         if (unit.stop_at_first and result.violations) or first_broken(result, unit.until):

@@ -21,7 +21,6 @@ from pyspark.sql import functions as sf
 
 from bkclient import __version__
 from scenarios.model import TransportKind
-from scenarios.runner import run_scenario
 from scenarios.situations import SITUATIONS
 from scenarios.sweep import misses_too_often
 from scenarios.sweep import sweep as run_seeds
@@ -187,14 +186,16 @@ class _Worker:
     def __call__(self, unit: tuple[str, int, int]) -> None:
         scenario, first, count = unit
         plan, folder = self.plan, Path(self.folder)
-        histories, mutant = folder / "histories", plan.mutant or None
-        seeds = range(first, first + count)
         result = run_seeds(
-            seeds, [scenario], mutant=mutant, transport=plan.transport, record=histories, failing_only=True, processes=1
+            range(first, first + count),
+            [scenario],
+            mutant=plan.mutant or None,
+            transport=plan.transport,
+            record=folder / "histories",
+            failing_only=True,
+            keep_every=plan.keep_every,
+            processes=1,
         )
-        for seed in seeds:
-            if plan.keep_every and seed % plan.keep_every == 0:
-                run_scenario(scenario, seed, mutant=mutant, transport=plan.transport, record=histories)
         row = {
             "scenario": scenario,
             "first_seed": first,

@@ -174,6 +174,13 @@ def test_histories_are_kept_of_all_runs_or_of_failing_ones_only(runs: Runs, tmp_
     assert runs.kept == [("calm-writes", 1)]
 
 
+def test_seeds_that_are_kept_anyway_are_run_once(runs: Runs, tmp_path: Path) -> None:
+    runs.broken["calm-writes", 3] = runs.broken["calm-writes", 4] = ("A3",)
+    sweep(range(7), ["calm-writes"], processes=1, record=tmp_path, failing_only=True, keep_every=3)
+    assert runs.kept == [("calm-writes", seed) for seed in (0, 3, 4, 6)]
+    assert [seed for _, seed in runs.made] == [0, 1, 2, 3, 4, 4, 5, 6], "only what turns out to be broken is run again"
+
+
 def test_progress_is_told_after_every_unit(runs: Runs) -> None:
     runs.broken["calm-writes", 9] = ("A3",)
     told: list[tuple[int, int, int, float]] = []
