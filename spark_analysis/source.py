@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -201,10 +202,13 @@ def read_histories(
     kinds: Sequence[str] = (),
     listing: Path | None = None,
 ) -> DataFrame:
-    """The table of the histories in ``folder``, not read yet.
+    """The table of the histories in ``folder``, not read yet; ``spark`` may be any session, of a notebook, too.
 
+    Files are read by the interpreter that this program has, unless ``PYSPARK_PYTHON`` names another.
     ``columns`` and ``kinds`` (all, if empty) narrow it, and ``listing``, a file of :func:`list_files`.
     """
+    if "PYSPARK_PYTHON" not in os.environ and (spark.sparkContext.master or "").startswith("local"):
+        spark.sparkContext.pythonExec = sys.executable  # PySpark's own choice is python3, which may lack this package
     spark.dataSource.register(HistoryDataSource)
     reader = spark.read.format(FORMAT).schema(columns).option("parallelism", spark.sparkContext.defaultParallelism)
     if kinds:

@@ -253,6 +253,20 @@ def test_a_single_file_is_read_with_some_columns_and_kinds_only(spark: SparkSess
 
 
 @pytest.mark.spark
+def test_files_are_read_by_the_interpreter_of_the_program(
+    spark: SparkSession, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a session that somebody else began, and so has the interpreter that PySpark chose."""
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", "a-python-that-is-not-there")
+    assert file_rows(read_histories(spark, run, columns=columns_of("history", "kind"))).count() == 1
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", "a-python-that-is-not-there")
+    monkeypatch.setenv("PYSPARK_PYTHON", "a-python-that-is-not-there")
+    read_histories(spark, run)
+    assert spark.sparkContext.pythonExec == "a-python-that-is-not-there"
+
+
+@pytest.mark.spark
 def test_many_small_files_are_read_by_few_tasks(spark: SparkSession, tmp_path: Path) -> None:
     for seed in range(40):
         record(tmp_path / f"{seed}.bkh", bystander(), seed=seed)
