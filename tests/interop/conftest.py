@@ -21,6 +21,7 @@ from tests.interop.builds import Build, builds
 from tests.interop.java_peer import JavaPeer
 from tests.interop.matrix import Matrix
 from tests.interop.real_bookie import RealCluster
+from tests.interop.storages import Storages
 
 BOOKIES = 4
 #: Set by ``make interop`` when it tries the tests that failed once more.
@@ -78,21 +79,28 @@ def mortal(build: Build, zookeeper: ZooKeeperServer, tmp_path_factory: pytest.Te
 
 Note = Callable[[str], None]
 _MATRIX = pytest.StashKey[Matrix]()
+_STORAGES = pytest.StashKey[Storages]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_MATRIX] = Matrix()
+    config.stash[_STORAGES] = Storages()
 
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     outcome: Any = yield
     item.config.stash[_MATRIX].add(item, outcome.get_result())
+    item.config.stash[_STORAGES].add(item, outcome.get_result())
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Keep the outcomes of a run of the whole folder to its end; some tests alone would fill cells with half the truth."""
+    """Keep the outcomes of a run of the whole folder to its end; some tests alone would fill cells with half the truth.
+
+    Not so of storages: each test has a cell of its own.
+    """
     config = session.config
+    config.stash[_STORAGES].save()
     asked_for_some = config.getoption("keyword") or any(not Path(argument).is_dir() for argument in config.args)
     if session.shouldstop or session.shouldfail:
         return

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-__all__ = ["RESULTS", "SECTIONS", "Matrix", "render"]
+__all__ = ["RESULTS", "SECTIONS", "Matrix", "Run", "load_run", "render"]
 
 RESULTS: Final = Path(__file__).resolve().parents[2] / "build" / "interop" / "results.json"
 
@@ -51,9 +52,11 @@ class Matrix:
 
     def __init__(self) -> None:
         self.outcomes: list[Outcome] = []
+        self.tests: dict[str, bool] = {}
 
     def add(self, item: pytest.Item, report: pytest.TestReport) -> None:
         """Note what came of one phase of one test."""
+        self.tests[item.nodeid] = report.passed and self.tests.get(item.nodeid, True)
         mark = item.get_closest_marker("matrix")
         if mark is None or (report.when != "call" and report.passed):
             return
@@ -71,6 +74,7 @@ class Matrix:
         if self.outcomes:
             RESULTS.parent.mkdir(parents=True, exist_ok=True)
             RESULTS.write_text(json.dumps(self.outcomes, indent=0))
+            _save_run(Run(len(self.tests), len(self.tests) - sum(self.tests.values()), 0))
 
     def save_second_attempt(self) -> None:
         """Put what came of the tests that had failed in the place of their failures; the page tells which they were."""
@@ -81,6 +85,40 @@ class Matrix:
                 again = FAILED if came_of_it == FAILED else SECOND
                 outcomes[outcomes.index(failure)] = (cell[0], cell[1], cell[2], cell[3], again)
         RESULTS.write_text(json.dumps(outcomes, indent=0))
+        first = load_run()
+        if first is not None:
+            _save_run(replace(first, passed_later=first.passed_later + sum(self.tests.values())))
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """How many tests a run had, how many of them failed at first, and how many of these passed when they were tried again."""
+
+    tests: int
+    failed: int
+    passed_later: int
+
+    @property
+    def sentence(self) -> str:
+        """What the page says of it."""
+        if self.failed == 0:
+            return f"It had {self.tests} tests, all of which passed at the first attempt."
+        left = self.failed - self.passed_later
+        end = f" {left} failed." if left else ""
+        return f"It had {self.tests} tests. {self.passed_later} of them passed at the second attempt only.{end}"
+
+
+def _run_file() -> Path:
+    return RESULTS.with_name("run.json")
+
+
+def _save_run(run: Run) -> None:
+    _run_file().write_text(json.dumps(asdict(run)))
+
+
+def load_run() -> Run | None:
+    """The last whole run, if it was counted."""
+    return Run(**json.loads(_run_file().read_text())) if _run_file().is_file() else None
 
 
 def render(outcomes: Iterable[Outcome]) -> str:

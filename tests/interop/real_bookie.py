@@ -72,6 +72,7 @@ class RealBookie:
             **settings,
         }
         self.configuration.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
+        self._journals = [Path(path) for path in lines["journalDirectories"].split(",")]
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -121,10 +122,12 @@ class RealBookie:
         self._process.wait(_START_TIMEOUT_S)
 
     def _has_journal(self) -> bool:
-        """Whether the newest journal file is there with its header, and what is reserved behind it."""
-        files = (self.configuration.parent / "journal" / "current").glob("*.txn")
-        newest = max(files, key=lambda path: int(path.stem, 16), default=None)
-        return newest is not None and newest.stat().st_size > _JOURNAL_HEADER_BYTES
+        """Whether the newest file of each journal is there with its header, and what is reserved behind it."""
+        newest = [
+            max((folder / "current").glob("*.txn"), key=lambda path: int(path.stem, 16), default=None)
+            for folder in self._journals
+        ]
+        return all(path is not None and path.stat().st_size > _JOURNAL_HEADER_BYTES for path in newest)
 
     def kill(self) -> None:
         """SIGKILL, whatever it is doing. Idempotent."""

@@ -47,6 +47,15 @@ def test_the_test_of_a_row_is_there_and_uses_the_switch(row: list[str]) -> None:
     assert wanted in text, f"{name} does not use {wanted}"
 
 
+def test_what_is_shown_on_bookies_of_bookkeepers_is_a_switch_and_a_test() -> None:
+    section = PAGE.partition("## On BookKeeper's own bookies")[2]
+    switches = re.findall(r"`([a-z-]+)`", section)
+    assert len(switches) >= 14
+    assert set(switches) <= {quirk.value for quirk in Quirk}
+    for path in re.findall(r"`(tests/interop/\w+\.py)`", section):
+        assert (ROOT / path).is_file()
+
+
 def test_what_was_planted_instead_is_there() -> None:
     table = (ROOT / "tests" / "tools" / "storage_defect_table.py").read_text(encoding="utf-8")
     assert '"an older checkpoint moves the mark back"' in table

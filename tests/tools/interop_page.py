@@ -1,9 +1,10 @@
 """Puts the outcome of ``make interop`` into ``docs/reference/interop.md``, between markers.
 
-A run that left a hole, or that met other versions than the golden captures were made with, changes nothing and fails: the page
+The table of storages is written on its own with ``storages`` as the argument, by ``make interop-storages``. A run that
+left a hole, or that met other versions than the golden captures were made with, changes nothing and fails: the page
 tells of one whole run, or of the one before. So does a run with a failure.
 
-Run at the end of ``make interop``, as ``python -m tests.tools.interop_page``.
+Run at the end of ``make interop``, as ``python -m tests.tools.interop_page [storages]``.
 """
 
 from __future__ import annotations
@@ -11,18 +12,30 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 from tests.bkclient.wire import heard
 from tests.bkclient.wire.golden_files import golden_files
-from tests.interop.matrix import FAILED, RESULTS, SECTIONS, Outcome, render
+from tests.interop import storages
+from tests.interop.matrix import FAILED, RESULTS, SECTIONS, Outcome, load_run, render
 from tests.tools.conformance import ROOT, marked
 
-__all__ = ["PAGE", "between", "main", "marked_rows", "problems_of", "replaced", "rows_of"]
+__all__ = [
+    "PAGE",
+    "STORAGES_MADE_BY",
+    "between",
+    "main",
+    "marked_rows",
+    "problems_of",
+    "replaced",
+    "rows_of",
+    "storage_steps",
+]
 
 MADE_BY: Final = "make interop"
+STORAGES_MADE_BY: Final = "make interop-storages"
 PAGE: Final = ROOT / "docs" / "reference" / "interop.md"
 _TESTS: Final = ROOT / "tests" / "interop"
 _SECTION: Final = re.compile(r"### (.+)")
@@ -38,6 +51,12 @@ def marked_rows(folder: Path = _TESTS) -> dict[Row, str]:
         for operation in marked(path.read_text(encoding="utf-8"), "matrix"):
             rows[SECTIONS[path.stem], operation] = path.name
     return rows
+
+
+def storage_steps(folder: Path = _TESTS) -> tuple[str, ...]:
+    """The columns of the table of storages: what tests are marked with, in the order of the tests."""
+    text = "".join(path.read_text(encoding="utf-8") for path in sorted(folder.glob("test_*.py")))
+    return tuple(sorted(marked(text, "storage"), key=lambda step: text.index(f'storage("{step}")')))
 
 
 def rows_of(tables: str) -> dict[Row, list[str]]:
@@ -92,23 +111,35 @@ def _parts(page: str, name: str, by: str) -> tuple[str, str, str]:
     return before + begin, content.strip() + "\n", end + after
 
 
-def main() -> int:
-    """Write the page; 1, and nothing written, if the run was not whole."""
-    try:
-        outcomes: list[Outcome] = [tuple(each) for each in json.loads(RESULTS.read_text())]
-    except FileNotFoundError:
-        sys.stderr.write("there are no results: 'make interop' makes them\n")
-        return 1
-    problems = list(problems_of(outcomes, marked_rows(), {golden.version for golden in golden_files()}))
+def main(arguments: Sequence[str] = ()) -> int:
+    """Write the page; 1, and nothing written, if the run was not whole. With ``storages`` the table of these alone."""
+    versions = {golden.version for golden in golden_files()}
+    cells, steps = storages.load(), storage_steps()
+    problems = list(storages.holes_in(cells, sorted(versions), steps))
+    outcomes: list[Outcome] = []
+    if not arguments:
+        try:
+            outcomes = [tuple(each) for each in json.loads(RESULTS.read_text())]
+        except FileNotFoundError:
+            sys.stderr.write("there are no results: 'make interop' makes them\n")
+            return 1
+        problems += problems_of(outcomes, marked_rows(), versions)
     if problems:
         sys.stderr.write(
             "".join(f"{problem}\n" for problem in problems) + "docs/reference/interop.md was left as it is\n"
         )
         return 1
-    page = replaced(PAGE.read_text(encoding="utf-8"), "results", render(outcomes))
-    PAGE.write_text(replaced(page, "vectors", heard.table()), encoding="utf-8")
+    page = PAGE.read_text(encoding="utf-8")
+    page = replaced(page, "storages", storages.render(cells, versions, steps), by=STORAGES_MADE_BY)
+    if not arguments:
+        page = replaced(page, "results", render(outcomes))
+        page = replaced(page, "vectors", heard.table())
+        run = load_run()
+        if run is not None:
+            page = replaced(page, "run", run.sentence)
+    PAGE.write_text(page, encoding="utf-8")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

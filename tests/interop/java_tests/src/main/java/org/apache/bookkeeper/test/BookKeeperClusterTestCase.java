@@ -44,6 +44,15 @@ public class BookKeeperClusterTestCase {
             address = BookieImpl.getBookieAddress(conf);
         }
 
+        /** How the enclosing class of 4.17, which was compiled for Java 8, reads what later ones read directly. */
+        static AutoRecoveryMain access$000(ServerTester tester) {
+            return tester.autoRecovery;
+        }
+
+        static BookieServer access$100(ServerTester tester) {
+            return tester.server;
+        }
+
         public void startAutoRecovery() throws Exception {
             autoRecovery = new AutoRecoveryMain(conf);
             autoRecovery.start();
