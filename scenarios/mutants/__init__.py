@@ -20,9 +20,12 @@ from scenarios.mutants.connections import CONNECTION_MUTANTS
 from scenarios.mutants.log_compaction import LOG_COMPACTION_MUTANTS
 from scenarios.mutants.log_groups import LOG_GROUP_MUTANTS
 from scenarios.mutants.logs import LOG_MUTANTS
+from scenarios.mutants.metadata import METADATA_MUTANTS
 from scenarios.mutants.options import OPTION_MUTANTS
 from scenarios.mutants.recovery import RECOVERY_MUTANTS
+from scenarios.mutants.repairs import REPAIR_MUTANTS
 from scenarios.mutants.shells import SHELL_MUTANTS
+from scenarios.mutants.wire import WIRE_MUTANTS
 from scenarios.mutants.writing import WRITING_MUTANTS
 
 __all__ = ["MACHINE_MUTANTS", "MUTANTS", "RUN_MUTANTS", "Mutant", "Replacement"]
@@ -33,6 +36,9 @@ _ALL: Final = (
     *BOOKIE_MUTANTS,
     *RECOVERY_MUTANTS,
     *WRITING_MUTANTS,
+    *METADATA_MUTANTS,
+    *WIRE_MUTANTS,
+    *REPAIR_MUTANTS,
     *OPTION_MUTANTS,
     *LOG_MUTANTS,
     *LOG_GROUP_MUTANTS,

@@ -6,8 +6,12 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from scenarios.mutants.base import Function, Mutant, Replacement
+import simbookie.bookie
+from bkclient.wire.messages import AddRequest, Status
+from scenarios.mutants.base import Function, Mutant, Replacement, always
 from simbookie.garbage import GarbageCollector
+from simbookie.ledgers import FencedGraveyard, LedgerHandle, LedgerTable
+from simbookie.reads import ReadDesk
 from simbookie.storage.indexes.ledger_cache import LedgerCache
 from simbookie.storage.interleaved import InterleavedLedgerStore
 from simbookie.storage.journal.journal import Journal
@@ -73,7 +77,76 @@ def _moved_too_early(move_entries: Function) -> Function:
     return mutated
 
 
+def _fencing_known_ledgers(locate: Function) -> Function:
+    def mutated(self: ReadDesk, request: Any, source: str) -> LedgerHandle | Status:
+        if request.fence_key and self._table.find(request.ledger_id) is None:
+            return Status.NO_LEDGER
+        found: LedgerHandle | Status = locate(self, request, source)
+        return found
+
+    return mutated
+
+
+def _fenced_for_everybody(add_refusal: Function) -> Function:
+    def mutated(request: AddRequest, handle: LedgerHandle, entry_id: int) -> Status:
+        return Status.FENCED if handle.fenced else add_refusal(request, handle, entry_id)
+
+    return mutated
+
+
+def _durable_at_once(_when_fence_is_durable: Function) -> Function:
+    return lambda _self, _handle, callback, token: callback(token, None)
+
+
+def _taking_any_add(add_refusal: Function) -> Function:
+    """Adds below an entry that is there are taken although the ledger is fenced."""
+
+    def mutated(request: AddRequest, handle: LedgerHandle, entry_id: int) -> Status:
+        status: Status = add_refusal(request, handle, entry_id)
+        return Status.OK if status is Status.FENCED and entry_id <= handle.lac + 1 else status
+
+    return mutated
+
+
 BOOKIE_MUTANTS: Final = (
+    Mutant(
+        name="bookie-fences-known-ledgers-only",
+        summary="a bookie that has nothing of a ledger drops the fence",
+        clauses=("A1", "D3", "E5"),
+        in_runs=True,
+        past="M48",
+        replaces=(Replacement(ReadDesk, "_locate", _fencing_known_ledgers),),
+    ),
+    Mutant(
+        name="bookie-refuses-recovery-adds",
+        summary="a fenced bookie refuses the adds of a recovery too, which never ends",
+        clauses=("L1",),
+        in_runs=True,
+        past="M49",
+        replaces=(Replacement(simbookie.bookie, "add_refusal", _fenced_for_everybody),),
+    ),
+    Mutant(
+        name="bookie-forgets-what-was-deleted",
+        summary="a late add makes a ledger anew that was fenced and deleted",
+        clauses=("D1", "E5"),
+        in_runs=True,
+        past="M51",
+        replaces=(Replacement(FencedGraveyard, "holds", always(lambda *_: False)),),
+    ),
+    Mutant(
+        name="fence-is-answered-before-it-is-durable",
+        summary="a bookie answers a fencing read before the fence is on disk",
+        clauses=("D2",),
+        in_runs=True,
+        replaces=(Replacement(LedgerTable, "when_fence_is_durable", _durable_at_once),),
+    ),
+    Mutant(
+        name="fenced-bookie-fills-gaps",
+        summary="a fenced bookie takes the entry after the LAC that it knows",
+        clauses=("A1", "D1", "E5"),
+        in_runs=True,
+        replaces=(Replacement(simbookie.bookie, "add_refusal", _taking_any_add),),
+    ),
     Mutant(
         name="bookie-forgets-fence-when-evicted",
         summary="a bookie that needs room for another ledger's header drops one with a fence that is not written",

@@ -183,6 +183,7 @@ OPTION_MUTANTS: Final = (
         summary="with deferred sync the closing length includes entries above the end",
         clauses=("B6",),
         world="deferred-2-2-2",
+        in_runs=True,
         replaces=(Replacement(AppendMachine, "close", _closing_with_all_bytes),),
     ),
     Mutant(
@@ -209,8 +210,9 @@ OPTION_MUTANTS: Final = (
     Mutant(
         name="acks-above-gaps",
         summary="entries above one that was not appended yet are acknowledged",
-        clauses=("A3",),
+        clauses=("A3", "A9", "B4", "L1"),
         world="given-1-1-1",
+        in_runs=True,
         replaces=(Replacement(PendingAdds, "complete", _completing_above_gaps),),
     ),
     Mutant(

@@ -54,6 +54,13 @@ def _taking_silence_for_a_denial(on_read_reply: Function) -> Function:
     return mutated
 
 
+def _taking_rot_for_a_denial(on_read_reply: Function) -> Function:
+    def mutated(self: RecoveryMachine, bookie_id: BookieId, entry_id: int, code: int, *found: Any) -> None:
+        on_read_reply(self, bookie_id, entry_id, Code.NO_SUCH_ENTRY if code == Code.DIGEST_MATCH else code, *found)
+
+    return mutated
+
+
 def _covered_in_total(_original: Function) -> Function:
     def mutated(self: QuorumSizes, known: int) -> bool:
         return known.bit_count() >= self.write_quorum_size - self.ack_quorum_size + 1
@@ -145,6 +152,14 @@ def _counting_it_for_every_entry(do_without: Function) -> Function:
 
 RECOVERY_MUTANTS: Final = (
     Mutant(
+        name="rot-counts-as-denial",
+        summary="a copy whose digest does not match counts in recovery as if the bookie had denied the entry",
+        clauses=("A1", "E3"),
+        in_runs=True,
+        past="M42",
+        replaces=(Replacement(RecoveryMachine, "on_read_reply", _taking_rot_for_a_denial),),
+    ),
+    Mutant(
         name="recovery-reads-do-not-fence",
         summary="only the LAC phase of recovery fences; a bookie that denies an entry may store it afterwards (issue 2614)",
         clauses=("A1", "D3", "E5", "F5"),
@@ -177,6 +192,7 @@ RECOVERY_MUTANTS: Final = (
         summary="recovery begins to read before enough bookies are fenced",
         clauses=("D4",),
         world="either-copy",
+        in_runs=True,
         past="M04",
         replaces=(Replacement(CoverageSet, "is_covered", always(True)),),  # noqa: FBT003
     ),
@@ -185,6 +201,7 @@ RECOVERY_MUTANTS: Final = (
         summary="fences are counted over a striped ensemble as a whole, instead of in every write set",
         clauses=("D4",),
         world="striped",
+        in_runs=True,
         past="M05",
         replaces=(Replacement(QuorumSizes, "is_covered", _covered_in_total),),
     ),

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
+from bkclient._client.reading.reads import LedgerReads
 from bkclient._client.writing.shell import WriterShell
 from bkclient.entry import Entry
 from bkclient.errors import DigestMismatch
@@ -77,7 +78,22 @@ def _unverified(decode: Decode) -> Decode:
     return mutated
 
 
+def _of_any_entry(check_range: Callable[..., None]) -> Callable[..., None]:
+    def mutated(self: LedgerReads, first: int, last: int, **_unconfirmed: bool) -> None:
+        check_range(self, first, last, unconfirmed=True)
+
+    return mutated
+
+
 SHELL_MUTANTS: Final = (
+    Mutant(
+        name="reads-go-beyond-the-lac",
+        summary="an ordinary read returns entries that are not known to be confirmed",
+        clauses=("F1",),
+        in_runs=True,
+        past="M37",
+        replaces=(Replacement(LedgerReads, "_check_range", _of_any_entry),),
+    ),
     Mutant(
         name="recovery-takes-silence-for-fenced",
         summary="a fencing read without an answer counts as if the bookie were fenced",
@@ -124,6 +140,7 @@ SHELL_MUTANTS: Final = (
         summary="an entry whose digest does not match is taken as it is, and written back by recovery",
         clauses=("A8", "B6", "D9", "D14", "F4"),
         in_runs=True,
+        past="M41",
         replaces=(
             Replacement(EntryCodec, "decode", _unverified),
             Replacement(EntryCodec, "decode_several", lambda _: EntryCodec.decode_each),

@@ -172,16 +172,18 @@ WRITING_MUTANTS: Final = (
     Mutant(
         name="change-starts-above-next-entry",
         summary="an ensemble change leaves entries that are not confirmed to the old ensemble",
-        clauses=("A2", "C6"),
+        clauses=("A2", "C6", "C8"),
         world="one-copy",
+        in_runs=True,
         past="M16",
         replaces=(Replacement(LocalMetadata, "begin", _starting_after(lambda adds: adds.last_add_pushed)),),
     ),
     Mutant(
         name="change-starts-at-confirmed-entry",
         summary="an ensemble change gives the last confirmed entry to bookies that never get it",
-        clauses=("C6",),
+        clauses=("A5", "B4", "C6"),
         world="one-copy-2",
+        in_runs=True,
         past="M17",
         replaces=(
             Replacement(LocalMetadata, "begin", _starting_after(lambda adds: max(-1, adds.last_add_confirmed - 1))),
@@ -219,8 +221,9 @@ WRITING_MUTANTS: Final = (
     Mutant(
         name="ensemble-used-before-stored",
         summary="entries go to a new ensemble, and are acknowledged by it, before it is stored",
-        clauses=("A2", "C6"),
+        clauses=("A2", "A5", "B4", "C6", "C8"),
         world="one-copy",
+        in_runs=True,
         past="M20",
         replaces=(
             Replacement(AppendMachine, "_next_pass", _sending_before_it_is_stored),
@@ -279,6 +282,7 @@ WRITING_MUTANTS: Final = (
         summary="an ensemble change is stored although a recovery has marked or closed the ledger",
         clauses=("B2", "C7"),
         world="one-copy",
+        in_runs=True,
         past="M28",
         replaces=(Replacement(ReplaceBookies, "is_needed", _needed_while_the_bookie_is_there),),
     ),
@@ -287,6 +291,7 @@ WRITING_MUTANTS: Final = (
         summary="after an ensemble change entries are not sent to the bookies that came in",
         clauses=("L2", "L9"),
         world="one-copy",
+        in_runs=True,
         past="M56",
         replaces=(Replacement(PendingAdds, "switch", _resending_nothing),),
     ),

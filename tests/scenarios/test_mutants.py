@@ -46,6 +46,38 @@ WHERE = {
     "writer-closes-at-last-pushed": ("hasty-close", {"A9": 1, "B4": 6, "B6": 8, "L1": 1}),
     "writer-trusts-new-connections": ("forgotten-fence", {"A1": 12, "F5": 6}),
     "acks-during-ensemble-change": ("moving-reader", {"C6": 3}),
+    "recovery-does-not-mark": ("writer-dies-before-ack", {"E8": 12}),
+    "recovery-closes-over-closed": ("two-recoverers", {"B1": 12, "B2": 4, "B3": 4}),
+    "close-takes-conflict-for-success": ("close-meets-recovery", {"A11": 12}),
+    "writer-closes-over-closed": ("zombie-returns", {"B1": 12}),
+    "change-sorts-its-ensemble": ("slow-change", {"C5": 12}),
+    "conflict-refreshes-the-version-only": ("repair-meets-writer", {"B1": 12, "B2": 12, "C3": 12, "C6": 12}),
+    "unknown-write-counts-as-made": ("change-lost", {"C8": 12}),
+    "recovery-publishes-ensembles": ("recovery-replaces-bookie", {"C7": 12}),
+    "bookie-fences-known-ledgers-only": ("fence-lost-late-add", {"A1": 12, "D3": 12, "E5": 12}),
+    "bookie-refuses-recovery-adds": ("writer-dies-before-ack", {"L1": 12}),
+    "bookie-forgets-what-was-deleted": ("delete-meets-zombie", {"D1": 12, "E5": 12}),
+    "fence-is-answered-before-it-is-durable": ("crash-before-fence-is-durable", {"D2": 12}),
+    "fenced-bookie-fills-gaps": ("fence-lost-late-add", {"A1": 12, "D1": 12, "E5": 12}),
+    "recovery-flag-is-lost": ("writer-dies-before-ack", {"G1": 12, "L1": 12}),
+    "adds-tell-the-lac-of-what-was-pushed": ("happy-path", {"D6": 12}),
+    "entries-confirm-themselves": ("happy-path", {"D6": 12}),
+    "length-leaves-the-entry-out": ("happy-path", {"B6": 12}),
+    "reader-follows-nothing": ("tail-reader", {"L1": 12}),
+    "repair-copies-nothing": ("repair-of-striped-ledger", {"A5": 12, "B4": 12}),
+    "repair-leaves-the-last-entry-out": ("repair-of-striped-ledger", {"A5": 12, "B4": 12}),
+    "repair-replaces-the-wrong-bookie": ("repair-of-striped-ledger", {"A5": 12, "B4": 12}),
+    "recovery-reads-without-coverage": ("asymmetric-recoverer", {"D4": 12}),
+    "coverage-counts-bookies-in-total": ("split-minimal-fence", {"D4": 12}),
+    "change-starts-above-next-entry": ("ack-loss", {"A2": 12, "C6": 12, "C8": 12}),
+    "change-starts-at-confirmed-entry": ("ack-loss", {"A5": 12, "B4": 12, "C6": 12}),
+    "ensemble-used-before-stored": ("slow-change", {"A2": 12, "A5": 12, "B4": 12, "C8": 12}),
+    "change-ignores-takeover": ("change-meets-mark", {"C7": 12}),
+    "nothing-resent-after-change": ("add-loss-below-quorum", {"L2": 12}),
+    "close-counts-what-it-cuts-off": ("deferred-sync", {"B6": 12}),
+    "acks-above-gaps": ("given-ids", {"A3": 12, "A9": 12, "B4": 12, "L1": 12}),
+    "rot-counts-as-denial": ("corrupt-entry", {"A1": 12, "E3": 12}),
+    "reads-go-beyond-the-lac": ("read-beyond-lac", {"F1": 12}),
     "log-writes-before-listing": ("log-tail-across-takeover", {"H5": 12, "H8": 12}),
     "log-takes-conflicts-for-success": (
         "log-two-owners-race",
@@ -84,7 +116,14 @@ WHERE = {
 }
 SEEDS = range(12)
 #: Defects that calm weather shows as well.
-EVERYWHERE = {"ack-quorum-one-short"}
+EVERYWHERE = {
+    "acks-above-gaps",
+    "ack-quorum-one-short",
+    "adds-tell-the-lac-of-what-was-pushed",
+    "entries-confirm-themselves",
+    "length-leaves-the-entry-out",
+    "reader-follows-nothing",
+}
 
 
 def test_every_mutant_is_hunted_here_and_names_the_clauses_it_breaks() -> None:
