@@ -111,7 +111,7 @@ WHERE = {
     "log-compaction-forgets-deletions": ("log-compaction-dies-before-pointing", {"H16": 12}),
     "log-compaction-points-to-an-open-ledger": ("log-compaction-dies-before-pointing", {"H15": 12, "H17": 12}),
     "log-compaction-deletes-first": ("log-compaction-dies-before-deleting", {"H17": 12}),
-    "log-compaction-ignores-another": ("log-compaction-overtaken", {"H15": 9, "H18": 12}),
+    "log-compaction-ignores-another": ("log-compaction-overtaken", {"H15": 9, "H18": 9}),
     "log-trim-ignores-compaction": ("log-compaction-meets-trim", {"H15": 12, "H18": 12}),
 }
 SEEDS = range(12)

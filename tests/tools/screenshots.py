@@ -170,6 +170,8 @@ def use_by_keyboard(look: Look, base: str) -> None:
         page.keyboard.press("Tab")
         if not page.evaluate("document.activeElement.classList.contains('skip-to-content')"):
             page.wrong("the first thing that Tab comes to is no skip link")
+        else:
+            page.wait_for_function("document.activeElement.getBoundingClientRect().top >= 0")  # it moves into view
         look.take(page, "site-keyboard-skip-link")
         page.keyboard.press("Enter")
         page.wait_for_function("location.hash === '#furo-main-content'")
