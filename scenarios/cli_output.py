@@ -26,7 +26,7 @@ __all__ = [
     "EXIT_INTERRUPTED",
     "EXIT_UNDECIDED",
     "EXIT_USAGE",
-    "Move",
+    "ProgressBar",
     "fail",
     "known",
     "on_terminal",
@@ -56,7 +56,7 @@ _OFFERED_MAX: Final = 20
 _HOW: Final = {"bytes": " over bytes", "processes": " with processes"}
 
 
-class Move(Protocol):
+class ProgressBar(Protocol):
     """Advances a progress bar: so many are done of so many, so many were found; a ``note`` stands beside."""
 
     def __call__(self, done: int, in_all: int, count: int, note: str = "") -> None:
@@ -154,7 +154,7 @@ def terminal_width() -> int:
 
 
 @contextmanager
-def watched(what: str, found: str) -> Iterator[Move | None]:
+def watched(what: str, found: str) -> Iterator[ProgressBar | None]:
     """Show a progress bar on standard error, and yield the function that advances it; None if there is no terminal."""
     if not sys.stderr.isatty():
         yield None

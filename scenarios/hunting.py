@@ -10,7 +10,7 @@ from scenarios.clauses import CLAUSES
 from scenarios.model import RunResult, TransportKind
 from scenarios.mutants import MUTANTS, Mutant
 from scenarios.plan.schedule import PlanSchedule
-from scenarios.units import RUNS_PER_UNIT, Done, Progress, Unit, check_names, first_broken, processes_for, work
+from scenarios.units import RUNS_PER_UNIT, Progress, Unit, UnitOutcome, check_names, first_broken, processes_for, work
 from simbookie.worker_processes import worker_processes
 
 __all__ = ["MutantHunt", "hunt_mutants"]
@@ -123,7 +123,7 @@ class _Hunt:
         until, transport, schedule = self._mutant.clauses, self._transport, self._schedule
         return Unit(runs, self._mutant.name, until=until, transport=transport, schedule=schedule)
 
-    def take(self, done: Done) -> None:
+    def take(self, done: UnitOutcome) -> None:
         self._tried += len(done.results)
         self._cpu_seconds += done.cpu_seconds
         last = done.results[-1] if done.results else None

@@ -25,7 +25,7 @@ from scenarios.plan import Plan
 from scenarios.plan.schedule import PlanSchedule, schedule_word
 from scenarios.situations import SITUATIONS
 from scenarios.sweep_state import SweepState
-from scenarios.units import RUNS_PER_UNIT, Done, Unit, batched, check_names, planned_runs, processes_for, work
+from scenarios.units import RUNS_PER_UNIT, Unit, UnitOutcome, batched, check_names, planned_runs, processes_for, work
 from simbookie.worker_processes import in_order, worker_processes
 
 __all__ = ["Failing", "SweepInterruptedError", "SweepProgress", "SweepResult", "misses_too_often", "sweep"]
@@ -264,7 +264,7 @@ def sweep(
     return result
 
 
-def _add_up(result: SweepResult, unit: Done, *, stop_at_first: bool) -> bool:
+def _add_up(result: SweepResult, unit: UnitOutcome, *, stop_at_first: bool) -> bool:
     """Count a unit's runs; whether to stop there."""
     result.cpu_seconds += unit.cpu_seconds
     for run in unit.results:

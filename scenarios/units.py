@@ -23,10 +23,10 @@ from simbookie.worker_processes import default_processes
 
 __all__ = [
     "RUNS_PER_UNIT",
-    "Done",
     "Progress",
     "Run",
     "Unit",
+    "UnitOutcome",
     "batched",
     "check_names",
     "first_broken",
@@ -64,14 +64,14 @@ class Unit:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class UnitOutcome:
     """The results of a unit."""
 
     results: tuple[RunResult, ...]
     cpu_seconds: float
 
 
-def work(unit: Unit) -> Done:
+def work(unit: Unit) -> UnitOutcome:
     """Make the runs of a unit."""
     started = time.process_time()
     results: list[RunResult] = []
@@ -83,7 +83,7 @@ def work(unit: Unit) -> Done:
         results.append(result)
         if (unit.stop_at_first and result.violations) or first_broken(result, unit.until):
             break
-    return Done(tuple(results), time.process_time() - started)
+    return UnitOutcome(tuple(results), time.process_time() - started)
 
 
 def first_broken(result: RunResult, clauses: Iterable[str]) -> str:

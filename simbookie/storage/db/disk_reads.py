@@ -14,11 +14,11 @@ from typing import Protocol
 from simbookie.storage.base import ReadCallback, StorageError
 from simbookie.storage.entry_logs.format import SIZE_BYTES, log_id_of
 
-__all__ = ["DiskRead", "ReadAhead"]
+__all__ = ["DiskRead", "StoredReadAhead"]
 
 
 @dataclass(slots=True)
-class ReadAhead:
+class StoredReadAhead:
     """How much is read ahead: so many entries, and no further one after so many bytes. In brackets: BookKeeper's names."""
 
     entries_max: int
@@ -55,7 +55,7 @@ class DiskRead:
     def __init__(
         self,
         logs: _Logs,
-        ahead: ReadAhead,
+        ahead: StoredReadAhead,
         keep: Callable[[int, int, int, bytes], None],
         ledger_id: int,
         on_read: ReadCallback,

@@ -31,7 +31,7 @@ from simbookie.storage.base import (
     WriteCacheFull,
 )
 from simbookie.storage.db.counts import ShardCounts
-from simbookie.storage.db.disk_reads import DiskRead, ReadAhead
+from simbookie.storage.db.disk_reads import DiskRead, StoredReadAhead
 from simbookie.storage.db.key_value import OpenDatabase
 from simbookie.storage.db.ledger_index import LedgerIndex
 from simbookie.storage.db.location_compaction import LocationCompaction
@@ -79,7 +79,7 @@ class DbShard:
         bytes_max = config.read_cache_bytes // 2
         if config.read_ahead_bytes > 0:
             bytes_max = min(bytes_max, config.read_ahead_bytes)
-        self.read_ahead = ReadAhead(config.read_ahead_entries, bytes_max)
+        self.read_ahead = StoredReadAhead(config.read_ahead_entries, bytes_max)
         self._opened: tuple[StoreOwner, LedgerIndex, LocationIndex] | None = None
         self._running: Sequence | None = None
         self._timer: asyncio.Handle | None = None
