@@ -74,6 +74,7 @@ def test_runs_come_out_the_same_here_again_and_elsewhere() -> None:
     assert told == [(2, 2, 0)]
 
 
+@pytest.mark.deep
 def test_plans_of_files_and_those_that_are_drawn_come_out_the_same_under_other_hash_seeds_and_by_an_interpreter() -> (
     None
 ):

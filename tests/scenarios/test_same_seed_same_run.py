@@ -52,6 +52,7 @@ def test_the_order_of_the_runs_does_not_matter() -> None:
     assert one == other
 
 
+@pytest.mark.deep
 def test_neither_hash_seeds_nor_switches_of_the_interpreter_change_a_run() -> None:
     program = (
         "import json, sys\n"

@@ -154,6 +154,7 @@ def test_the_shipped_client_holds_whatever_is_late_with_many_seeds(schedule: Pla
         assert (result.verdict, result.violations, result.problem) == ("ok", (), ""), f"seed {seed}"
 
 
+@pytest.mark.deep
 def test_a_defect_that_needs_things_late_shrinks_to_few_late_things() -> None:
     """It needs that in the smallest cluster, too; others show without it when one bookie is enough for an entry."""
     mutant = "recovery-closes-before-write-back"

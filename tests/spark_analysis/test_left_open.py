@@ -136,6 +136,7 @@ def runs_always_end(rare: DataFrame) -> DataFrame:
     return run_ends(rare).withColumn("completed", sf.lit(True))
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("place", "planted", "misjudged"),
     [

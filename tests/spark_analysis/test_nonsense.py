@@ -122,6 +122,7 @@ def test_what_is_about_nothing_that_occurs_is_not_asked(
     assert asked == ["NoLacTruncation"]
 
 
+@pytest.mark.deep
 @pytest.mark.usefixtures("verdict")
 def test_without_its_premise_an_invariant_observes_nothing(spark: SparkSession, histories: Path) -> None:
     """Of all that is planted anywhere, whatever else occurs."""

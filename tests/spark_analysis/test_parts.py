@@ -61,6 +61,7 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> list[Histories]:
     return parts
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("kind", ["files", "dataset"])
 def test_a_verdict_in_parts_is_the_verdict_on_all(
     spark: SparkSession,
@@ -92,6 +93,7 @@ def test_what_is_kept_of_a_part_is_given_up(spark: SparkSession, folder: Path) -
             relation.count()
 
 
+@pytest.mark.deep
 def test_a_comparison_in_parts_is_that_of_all(
     spark: SparkSession, folder: Path, judged: list[Histories], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -80,7 +80,8 @@ def replayed(spark: SparkSession, mixed: Path) -> ReplayVerdict:
     return replay(spark, mixed)
 
 
-@pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.deep)])
+@pytest.mark.deep
+@pytest.mark.parametrize("every", [4, 1])
 def test_recorded_runs_come_out_as_they_were(
     spark: SparkSession, histories: Path, runs: dict[str, RunResult], tmp_path: Path, every: int
 ) -> None:

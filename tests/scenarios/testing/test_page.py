@@ -31,6 +31,7 @@ def test_every_block_is_run() -> None:
     assert {name for name in PROGRAMS if name.startswith("test_")} == {*OUTCOMES}
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("name", OUTCOMES)
 def test_program(pytester: pytest.Pytester, name: str) -> None:
     for other in ("counter", name):

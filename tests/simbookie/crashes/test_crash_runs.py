@@ -196,6 +196,7 @@ def test_the_command_ends_with_1_if_something_is_violated() -> None:
     assert "I1" in result.stdout
 
 
+@pytest.mark.deep
 def test_the_command_tells_of_each_defect_of_bookkeeper_how_it_is_shown_and_within_what() -> None:
     result = invoke("--quirks", "faithful", "--runs", "1", "--processes", "1")
     assert result.exit_code == 1, "one run does not show all"
