@@ -93,8 +93,13 @@ def witness_list(verdict: Verdict) -> Group:
         )
         for event in violation.evidence:
             told.append(f"\n    {event}", style="dim")
-        blocks.append(told)
+        blocks.append(_with_replay(told, violation.replay))
     return Group(*blocks)
+
+
+def _with_replay(told: Text, command: str) -> Text:
+    """``told`` with the command that makes the run again, if there is one."""
+    return told.append(f"\n  again: {command}") if command else told
 
 
 def replay_table(verdict: ReplayVerdict) -> Table:
@@ -219,10 +224,11 @@ def broken_list(verdict: CheckVerdict) -> Group:
 
 def broken_text(broken: Broken) -> Text:
     """A broken clause, with its ledger and what is wrong."""
-    return Text.assemble(
+    told = Text.assemble(
         (f"{broken.invariant} ({broken.clause})", "bold red"),
         f"  {broken.history}, ledger {broken.ledger}\n  {broken.witness}",
     )
+    return _with_replay(told, broken.replay)
 
 
 def stream_table(verdict: StreamVerdict) -> Table:

@@ -37,8 +37,10 @@ def _observe(facts: Facts) -> DataFrame:
     acked = facts.entries.filter(ack.isNotNull())
     open_ledgers = facts.ledgers.filter(sf.size("placements") > 0)
     known = sf.filter(sf.array_sort("placements"), lambda placement: placement["seq"] < ack)
-    placed = join_small(acked, open_ledgers, on=LEDGER_KEY, how="inner").withColumn(
-        "ensemble", ensemble_of(sf.try_element_at(known, sf.lit(-1))["fragments"], entry)
+    placed = (
+        join_small(acked, open_ledgers, on=LEDGER_KEY, how="inner")
+        .withColumn("placement", sf.try_element_at(known, sf.lit(-1)))
+        .withColumn("ensemble", ensemble_of(sf.col("placement.fragments"), entry))
     )
     confirming = sf.filter(
         "copies",
@@ -47,12 +49,12 @@ def _observe(facts: Facts) -> DataFrame:
             & is_in_write_set(copy["bookie"], sf.col("ensemble"), entry, sf.col("write_quorum_size"))
         ),
     )
-    judged = placed.withColumn("bookies", sf.transform(confirming, lambda copy: copy["bookie"]))
+    judged = placed.withColumn("confirming", confirming).withColumn("bookies", sf.col("confirming.bookie"))
     finding = tell(
         "A2",
         sf.size("bookies") < sf.col("ack_quorum_size"),
         ack,
-        [ack],
+        sf.concat(sf.array(ack, sf.col("placement.seq")), sf.col("confirming.answer_seq")),
         "entry %d was acknowledged (event %d) on the word of %d bookies of its write set instead of %d: [%s]",
         entry,
         ack,

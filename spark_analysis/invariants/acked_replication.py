@@ -26,7 +26,7 @@ def _observe(facts: Facts) -> DataFrame:
         "A5",
         (held > 0) & (held < wanted),
         at,
-        [ack, sf.col("image.seq"), at],
+        sf.concat(sf.array(ack, sf.col("image.seq"), at), sf.col("holders")),
         "entry %d was acknowledged (event %d), and is on %d bookies of its write set instead of %d (event %d)",
         sf.col("entry"),
         ack,

@@ -29,7 +29,7 @@ def _known(facts: Facts) -> DataFrame:
         "B4",
         held < wanted,
         at,
-        [sf.col("image.seq"), at],
+        sf.concat(sf.array(sf.col("image.seq"), at), sf.col("holders")),
         "entry %d is on %d bookies of its write set, not %d, and bookies lost %d copies (event %d); the ledger is closed after "
         "entry %d (event %d)",
         sf.col("entry"),

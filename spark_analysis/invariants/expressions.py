@@ -100,18 +100,23 @@ def is_in_write_set(bookie: Column, ensemble: Column, entry: Column, write_quoru
 
 
 def tell(
-    clause: str | Column, is_broken: Column, seq: Column, evidence: Sequence[Column], text: str, *values: Column
+    clause: str | Column,
+    is_broken: Column,
+    seq: Column,
+    evidence: Sequence[Column] | Column,
+    text: str,
+    *values: Column,
 ) -> Column:
     """A finding's ``seq``, ``clause``, ``witness`` and ``evidence`` as one struct; null where ``is_broken`` is not true.
 
-    ``clause`` is the number of the clause that is broken, and ``text`` is a format for ``values``. Structs sort by ``seq``, so
-    the least of several is the earliest.
+    ``clause`` is the number of the clause that is broken, ``evidence`` the smallest set of events that shows it, one by one or as
+    an array, and ``text`` a format for ``values``. Structs sort by ``seq``, so the least of several is the earliest.
     """
     told = sf.struct(
         seq.alias("seq"),
         (sf.lit(clause) if isinstance(clause, str) else clause).alias("clause"),
         sf.format_string(text, *values).alias("witness"),
-        sf.array(*evidence).alias("evidence"),
+        (evidence if isinstance(evidence, Column) else sf.array(*evidence)).alias("evidence"),
     )
     return sf.when(is_broken, told)
 

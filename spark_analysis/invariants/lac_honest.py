@@ -48,8 +48,19 @@ def _claims(facts: Facts) -> DataFrame:
     )
 
 
+def _gaps(facts: Facts) -> DataFrame:
+    """Per ledger: ``gap``, its first entry that was never confirmed, of which nothing may be known at all."""
+    entry, below = sf.col("entry"), sf.coalesce("entry_below", sf.lit(-1))
+    is_open = sf.coalesce("quorum_seq", "ack_seq").isNull()
+    gap = sf.when(below < entry - 1, below + 1).when(is_open, entry)
+    known = facts.entries.filter(entry >= 0).groupBy(*LEDGER_KEY)
+    return known.agg(sf.least(sf.min(gap), sf.max(entry) + 1).alias("gap"))
+
+
 def _observe(facts: Facts) -> DataFrame:
-    known = facts.ledgers.select(*LEDGER_KEY, "ack_quorum_size", "end")
+    known = join_small(
+        facts.ledgers.select(*LEDGER_KEY, "ack_quorum_size", "end"), _gaps(facts), on=LEDGER_KEY, how="left"
+    )
     confirmed_entries = facts.entries.select(*ENTRY_KEY, "confirmed_seq")
     claimed = join_small(_claims(facts), confirmed_entries, on=ENTRY_KEY, how="left")
     claims = join_small(known, claimed, on=LEDGER_KEY, how="left")
@@ -60,9 +71,10 @@ def _observe(facts: Facts) -> DataFrame:
         entry.isNotNull() & confirmed.isNull() & ~is_end_known,
         seq,
         [seq],
-        "entry %d was called the last add confirmed (event %d), but some entry up to it never was confirmed by %d bookies",
+        "entry %d was called the last add confirmed (event %d), but entry %d was never confirmed by %d bookies",
         entry,
         seq,
+        sf.coalesce("gap", sf.lit(0)),
         sf.col("ack_quorum_size"),
     )
     early = tell(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +20,7 @@ from pyspark.sql import functions as sf
 from scenarios.checker import INVARIANTS, OnlineChecker
 from scenarios.clauses import STATEMENTS
 from scenarios.history import Event
+from spark_analysis.commands import replay_command
 from spark_analysis.defaults import MAX_WITNESSES_DEFAULT
 from spark_analysis.jobs.files import REJECTED_MAX, Rejected, counted_files, problem_of, rejected_in
 from spark_analysis.jobs.inputs import Histories, histories_of
@@ -54,7 +55,7 @@ class CheckedInvariant:
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """A broken clause of one ledger, and the numbers of the events that show it."""
+    """A broken clause of one ledger, the numbers of the events that show it, and the command that makes the run again."""
 
     invariant: str
     clause: str
@@ -64,6 +65,7 @@ class Broken:
     ledger: int
     witness: str
     seqs: tuple[int, ...]
+    replay: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +115,7 @@ def check(spark: SparkSession, folder: Path | str, *, max_witnesses: int = MAX_W
         histories=counted["histories"],
         events=counted["events"],
         invariants=invariants,
-        violations=violations,
+        violations=tuple(replace(found, replay=replay_command(folder, found.history)) for found in violations),
         rejected=(*rejected, *known)[:REJECTED_MAX],
         rejected_files=counted["rejected"] + known_files,
         seconds=time.perf_counter() - started,

@@ -15,7 +15,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from pyspark.sql import DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as sf
 
 from scenarios.history import KINDS
+from spark_analysis.commands import replay_command
 from spark_analysis.defaults import MAX_WITNESSES_DEFAULT
 from spark_analysis.invariants import INVARIANTS, Invariant
 from spark_analysis.invariants.base import is_broken
@@ -68,7 +69,7 @@ class WitnessedViolation:
 
     ``clause`` is its number. ``witness`` says what is wrong, with the numbers of the events
     that show it; ``evidence`` is these events, for people. ``first_seq`` is the event from which on the clause is broken.
-    Scenario and seed are those of the history's header.
+    Scenario and seed are those of the history's header, ``replay`` is the command that makes the run again.
     """
 
     invariant: str
@@ -80,6 +81,7 @@ class WitnessedViolation:
     witness: str
     first_seq: int
     evidence: tuple[str, ...] = ()
+    replay: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +134,10 @@ def verify(
         rejected=(*(rejected for part in parts for rejected in part.rejected), *known)[:REJECTED_MAX],
         rejected_files=sum(part.rejected_files for part in parts) + known_files,
         invariants=tuple(_together(found) for found in zip(*(part.invariants for part in parts), strict=True)),
-        violations=_first_of(parts, invariants, max_witnesses),
+        violations=tuple(
+            replace(found, replay=replay_command(folder, found.history))
+            for found in _first_of(parts, invariants, max_witnesses)
+        ),
         seconds=time.perf_counter() - started,
     )
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from itertools import groupby
-from pathlib import Path
 from typing import Final
 
 from scenarios.clauses import CLAUSES, INVARIANTS
-from spark_analysis.dataset.layout import is_dataset
+from spark_analysis.commands import replay_command
 from spark_analysis.jobs.courses import PARTIES, LacCourse
 from spark_analysis.jobs.files import Rejected
 from spark_analysis.jobs.lac import LacVerdict, Lag
@@ -20,7 +19,6 @@ from spark_analysis.report_page.elements import Element, element, page_text, tab
 from spark_analysis.report_page.faults import faults_section
 from spark_analysis.report_page.plots import bars, steps
 from spark_analysis.report_page.style import STYLE
-from spark_analysis.source import SUFFIX
 
 __all__ = ["report_html"]
 
@@ -165,7 +163,7 @@ def _violation(found: WitnessedViolation, folder: str, *, is_open: bool) -> Elem
     )
     events = [element("li", element("code", event)) for event in found.evidence]
     commands = [
-        f"bk-chaos replay {shlex.quote(_path(folder, found.history))}",
+        replay_command(folder, found.history),
         f"bk-verify verify {shlex.quote(folder)} --invariant {found.invariant}",
     ]
     statement = CLAUSES[found.clause].statement if found.clause in CLAUSES else ""
@@ -178,13 +176,6 @@ def _violation(found: WitnessedViolation, folder: str, *, is_open: bool) -> Elem
         element("p", "Again: ", *_joined([element("code", command) for command in commands])),
         **opened,
     )
-
-
-def _path(folder: str, history: str) -> str:
-    """Where the file of a history is, as far as that is known: a data set does not tell where its files are."""
-    if is_dataset(folder):
-        return history
-    return folder if Path(folder).suffix == SUFFIX else f"{folder}/{history}"
 
 
 def _joined(parts: Sequence[Element]) -> list[Element | str]:

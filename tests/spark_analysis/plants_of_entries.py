@@ -23,7 +23,7 @@ def an_add_claims_itself_confirmed(story: Story) -> None:
     story.write(2, lac=2)
 
 
-@plant("LacHonest", "some entry up to it never was confirmed by 2 bookies")
+@plant("LacHonest", "but entry 2 was never confirmed by 2 bookies")
 def a_reader_advances_to_what_one_bookie_has(story: Story) -> None:
     story.send(2, "b0", "b1", "b2", lac=1)
     story.store(2, "b0")
@@ -42,7 +42,7 @@ def stored_by_a_quorum_of_which_nobody_has_heard(story: Story) -> None:
     story.event(Kind.BK_LAC, "b0", lac=2)
 
 
-@plant("LacHonest", "some entry up to it never was confirmed by 2 bookies", "AcksInOrder")
+@plant("LacHonest", "but entry 2 was never confirmed by 2 bookies", "AcksInOrder")
 def an_entry_acknowledged_above_a_gap_is_called_confirmed(story: Story) -> None:
     story.send(2, "b0", "b1", "b2", lac=1)
     story.store(2, "b0")

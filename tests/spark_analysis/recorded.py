@@ -84,6 +84,7 @@ CAUGHT: Final = (
     ("log-tail-across-takeover", 0, "log-rolls-without-closing"),
     ("log-stranger-recovers-end", 0, "log-sends-again-what-was-stored"),
     ("log-bookies-too-few", 0, "log-sends-again-backwards"),
+    ("log-clocks-drift", 0, "log-owner-trusts-its-clock"),
     ("log-bookies-too-few", 0, "log-acknowledges-what-was-cut-off"),
     ("log-list-answer-lost", 0, "log-deletes-what-may-be-listed"),
     ("log-list-meets-claim", 0, "log-ignores-who-owns-it"),

@@ -151,6 +151,8 @@ def test_a_clean_folder_exits_with_0_and_a_violation_with_1(few: Path) -> None:
         found["invariant"] for found in shown["violations"]
     }
     assert "NoLacTruncation" in {found["invariant"] for found in shown["violations"]}
+    assert {found["replay"] for found in shown["violations"]} == {f"bk-chaos replay {few / 'bad.bkh'}"}
+    assert f"  again: bk-chaos replay {few / 'bad.bkh'}" in run("check", few / "bad.bkh")[1].replace("\n", " ")
 
 
 @pytest.mark.usefixtures("spark")

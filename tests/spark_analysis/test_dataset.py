@@ -94,8 +94,8 @@ def test_formulas_find_what_they_found_in_the_files_and_move_nothing(
     monkeypatch.setattr(judging, "judge", judge_and_keep)
     found = verify(spark, corpus[0], invariants=SOME)
     names = {invariant.name for invariant in SOME}
-    expected = [replace(one, evidence=()) for one in verdict.violations if one.invariant in names]
-    assert [replace(one, evidence=()) for one in found.violations] == expected, (
+    expected = [replace(one, evidence=(), replay="") for one in verdict.violations if one.invariant in names]
+    assert [replace(one, evidence=(), replay="") for one in found.violations] == expected, (
         "events are told with the fields that were read"
     )
     # Some ledgers occur in events about logs alone, which these invariants do not read; they are not counted then.
@@ -123,7 +123,15 @@ def test_the_checker_and_lacs_are_those_of_the_files(
     truncated(tmp_path / "files" / "cut.bkh")
     ingest(spark, tmp_path / "files", dataset)
     stored, files = (check(spark, name) for name in (dataset, tmp_path / "files"))
-    assert replace(stored, seconds=0) == replace(files, seconds=0)
+    told = [one.replay for one in files.violations]
+    assert told == [
+        one.replay.replace("bk-chaos replay ", f"bk-chaos replay {tmp_path}/files/") for one in stored.violations
+    ]
+    stored, files = (
+        replace(one, seconds=0, violations=tuple(replace(broken, replay="") for broken in one.violations))
+        for one in (stored, files)
+    )
+    assert stored == files
     assert (stored.histories, stored.rejected_files, stored.is_clean) == (2, 1, False)
     lacs, of_files = (analyze_lacs(spark, name) for name in (dataset, tmp_path / "files"))
     assert replace(lacs, seconds=0) == replace(of_files, seconds=0)
@@ -213,7 +221,9 @@ def test_another_ingest_takes_what_is_new(spark: SparkSession, tmp_path: Path) -
     found = ingest(spark, files, target)
     assert (found.unchanged, found.taken, found.histories, found.set_aside) == (1, 2, 3, {})
     assert open_dataset(target).set_aside().num_rows == 0
-    assert verify(spark, target, invariants=FEW).violations == verify(spark, files, invariants=FEW).violations
+    stored, of_files = (verify(spark, source, invariants=FEW).violations for source in (target, files))
+    assert [replace(one, replay="") for one in stored] == [replace(one, replay="") for one in of_files]
+    assert {one.replay for one in stored} == {"bk-chaos replay b.bkh"}, "where the file is, a data set does not tell"
 
     record(files / "a.bkh", truncating(3), seed=1)  # another history under the same name
     (files / "below" / "c.bkh").touch()

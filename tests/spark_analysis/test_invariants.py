@@ -81,6 +81,25 @@ def test_a_planted_violation_is_judged_as_by_the_online_checker(plant: Plant, ac
     assert {violation.ledger for violation in violations} <= {ACCUSED}
 
 
+@pytest.mark.parametrize(
+    ("invariant", "name", "kinds"),
+    [
+        ("AckHasQuorum", "acknowledged_on_one_answer", ["META_CAS", "ADD_RESP", "APP_ACK"]),
+        ("ClosedAtQuorum", "closed_with_an_entry_on_one_bookie", ["BK_STORE", "META_CAS"]),
+        ("ClosedAtQuorum", "members_drop_a_closed_ledger", ["BK_STORE", "META_CAS", "BK_GC"]),
+        ("AckedReadable", "closed_on_bookies_that_have_nothing", ["APP_ACK", "META_CAS"]),
+        ("NothingBeyondClose", "read_above_the_end_that_the_reader_knew", ["META_CAS", "READ_RESULT"]),
+    ],
+)
+def test_a_violation_is_shown_by_all_events_that_it_takes_and_no_more(
+    invariant: str, name: str, kinds: list[str], accused: Found
+) -> None:
+    (violation,) = accused[f"plants/{invariant}/{name}.bkh"][invariant]
+    assert [line.split()[1] for line in violation.evidence] == kinds
+    assert violation.replay.startswith("bk-chaos replay ")
+    assert violation.replay.endswith(f"/plants/{invariant}/{name}.bkh")
+
+
 @pytest.mark.parametrize("plant", NEAR_MISSES, ids=case)
 def test_a_near_miss_is_not_accused_of_anything(plant: Plant, accused: Found) -> None:
     assert plant.file not in accused
