@@ -112,6 +112,14 @@ FORMULAS: Final[Mapping[str, str]] = MappingProxyType(
             "LAC l of writer w, then LAC m of w, as ADD_SENDs(not recovery) of higher entries than before carry them => l <= m; "
             "ADD_SEND(e, lac = l, not recovery) => l < e"
         ),
+        "D15": (
+            "the last BK_RESTART of b before s has cookie = missing or foreign => no BK_ANSWER@s, BK_STORE@s or FENCE_SET@s by b"
+        ),
+        "D17": (
+            "the last BK_RESTART of b before s is @r with cookie = doubted, and b in M@r => no BK_STORE(b, recovery = false)@s; "
+            "and if b is in the last ensemble of M@r and M@s, neither is CLOSED, and no BK_LIMBO(b, off) between r and s => no "
+            "denial by BK_ANSWER@s of b"
+        ),
         "G4": "APP_ADD(e, given) is accepted <=> no APP_ADD(e) was accepted before",
         "L1": "no fault after s, and clients that recover again and again from s on => META_CAS(close, ok) after s",
         "L2": (

@@ -372,6 +372,14 @@ TABLE: Final[tuple[tuple[str, str, Mapping[str, str]], ...]] = (
         },
     ),
     (
+        "CookieGate",
+        "A bookie whose disks are not those it had serves nothing, or vouches for nothing that it may have lost.",
+        {
+            "D15": "a bookie that was restarted where its cookie is missing or another one's serves nothing",
+            "D17": "a bookie that starts in doubt stores nothing for writers of its ledgers, and denies nothing of open ones",
+        },
+    ),
+    (
         "GcOnlyDead",
         "A bookie drops only ledgers that are deleted or have no fragment on it.",
         {

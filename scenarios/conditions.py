@@ -43,6 +43,9 @@ class Conditions:
     checkpoint_interval_s: float = 10.0
     #: In which kind of files bookies keep what they have, None for memory.
     store: StoreKind | None = None
+    #: Whether bookies on files check their cookies when they start, and start in doubt, to be checked, rather than not at all.
+    cookies: bool = False
+    integrity: bool = False
     files: FilesConfig = field(default_factory=FilesConfig)
     #: The shape of streams, where bytes are sent.
     tcp: TcpConfig | None = None

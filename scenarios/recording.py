@@ -78,6 +78,8 @@ class Recorder:
         self.messages = RequestNumbers()
         #: What is stored of each log.
         self.manifests: dict[str, LogManifest] = {}
+        #: Who created each ledger.
+        self.creators: dict[int, str] = {}
         #: By log and cursor, the openings of it that have stored something.
         self.cursor_openings: dict[tuple[str, str], set[str]] = {}
         self._overhead: dict[int, int] = {}
@@ -161,11 +163,20 @@ class RecoveryRecorder:
 class BookieRecorder:
     """Records what happens inside one bookie (a :class:`simbookie.observer.BookieObserver`).
 
-    ``source_of`` gives the name of a client from that of the bookie's peer.
+    ``source_of`` gives the name of a client from that of the bookie's peer, ``cookie`` what is found of the bookie's cookie.
     """
 
-    def __init__(self, recorder: Recorder, bookie_id: str, source_of: Callable[[str], str] = host_of) -> None:
+    def __init__(
+        self,
+        recorder: Recorder,
+        bookie_id: str,
+        source_of: Callable[[str], str] = host_of,
+        cookie: Callable[[], str | None] = lambda: None,
+    ) -> None:
         self._source_of = source_of
+        self._cookie = cookie
+        #: Whether its last life ended otherwise than in order.
+        self.was_killed = False
         self._recorder = recorder
         self._actor = bookie_id
 
@@ -214,11 +225,14 @@ class BookieRecorder:
 
     def crashed(self, clean: bool, detail: str) -> None:  # noqa: FBT001
         """Record BK_CRASH."""
+        self.was_killed = not clean
         self._recorder.record(Kind.BK_CRASH, self._actor, clean=clean, detail=detail)
 
     def restarted(self, incarnation: int, detail: str) -> None:
         """Record BK_RESTART."""
-        self._recorder.record(Kind.BK_RESTART, self._actor, incarnation=incarnation, detail=detail)
+        self._recorder.record(
+            Kind.BK_RESTART, self._actor, incarnation=incarnation, detail=detail, cookie=self._cookie()
+        )
 
 
 AnyWriter = LedgerWriter | AdvancedLedgerWriter

@@ -133,7 +133,8 @@ class AppliedStore(_Forwarding):
 
     The order of successful META_CAS events is therefore the order in which the metadata changed, regardless of when clients get
     the answers. ``cause`` replaces the cause that follows from the written state, for writers that are not clients. A client that
-    replaces bookies of a ledger which it has read as closed, or has closed itself, repairs it, which is re-replication.
+    replaces bookies of a ledger which it has read as closed, or has closed itself, repairs it, which is re-replication; so
+    does one that changes an open ledger which another client has created.
     """
 
     def __init__(self, inner: MetadataStore, recorder: Recorder, actor: str, cause: str | None = None) -> None:
@@ -159,6 +160,7 @@ class AppliedStore(_Forwarding):
         """Record META_CAS, cause create."""
         created = await self._inner.create_ledger(metadata)
         self._recorder.learn(created.metadata)
+        self._recorder.creators[created.metadata.ledger_id] = self._actor
         self._record_cas(created.metadata, "create", "ok", expected_version=-1, version=created.version)
         log = log_of(created.metadata)
         if log is not None:
@@ -168,7 +170,8 @@ class AppliedStore(_Forwarding):
     async def write_ledger(self, metadata: LedgerMetadata, expected_version: int) -> Versioned:
         """Record META_CAS."""
         cause = self._cause or CAUSE_BY_STATE[metadata.state]
-        if is_repair(metadata, self._closed.get(metadata.ledger_id)):
+        is_stranger = self._recorder.creators.get(metadata.ledger_id, self._actor) != self._actor
+        if is_repair(metadata, self._closed.get(metadata.ledger_id)) or (cause == "ensemble" and is_stranger):
             cause = "rereplicate"
         try:
             written = await self._inner.write_ledger(metadata, expected_version)

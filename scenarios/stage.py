@@ -38,6 +38,7 @@ from scenarios.recording_client import RecordedClient
 from scenarios.recording_store import AppliedStore, recorded_store
 from scenarios.recording_transport import RecordingTransport
 from scenarios.slots import PATIENCE_S, HeldCall, LedgerSlot
+from scenarios.stage_cookies import StageCookies
 from simbookie.config import BookieConfig
 from simbookie.server import ServerConfig
 from simbookie.storage.base import CrashMode, LedgerStorage
@@ -171,7 +172,10 @@ class Stage:
         for index in range(self.conditions.bookies):
             name = f"bookie-{index}"
             storage = self._new_storage(name)
-            observer = BookieRecorder(self.recorder, name)
+            cookies = StageCookies(self.world.metadata.memory, name, storage, checks=self.conditions.integrity)
+            has_cookies = self.conditions.cookies
+            observer = BookieRecorder(self.recorder, name, cookie=cookies.found if has_cookies else lambda: None)
+            cookies.was_killed = partial(getattr, observer, "was_killed")
             self.bookies[name] = BookieHost(
                 self.world,
                 name,
@@ -180,6 +184,7 @@ class Stage:
                 observer=observer,
                 server=server,
                 requests=self.recorder.requests_at(name),
+                start_checks=cookies.start_checks if has_cookies else None,
             )
         for bookie in self.bookies.values():
             await bookie.registered()

@@ -114,12 +114,18 @@ class LedgerFacts:
     ``metadata`` is the stored metadata. ``copies[entry][bookie]`` combines :data:`STORED`, :data:`SYNCED` and :data:`LOST`.
     ``confirmed`` is the highest confirmed entry: no LAC may be above it. ``recording`` has the bookies that told of
     anything that happens inside them, in any ledger: where none does, nothing is known of copies and fences. ``syncing`` has
-    those with a BK_SYNC of any
-    ledger.
+    those with a BK_SYNC of any ledger, ``restarts`` the last restart of each bookie: the event, and the cookie that it found.
     """
 
-    def __init__(self, ledger: int, syncing: set[str], recording: set[str]) -> None:
+    def __init__(
+        self,
+        ledger: int,
+        syncing: set[str],
+        recording: set[str],
+        restarts: dict[str, tuple[int, str | None]] | None = None,
+    ) -> None:
         self.ledger = ledger
+        self.restarts = {} if restarts is None else restarts
         self.metadata = MetadataTimeline()
         self.acked: dict[int, Ack] = {}
         self.max_acked = -1

@@ -21,6 +21,7 @@ from scenarios.checker.acks_in_order import AcksInOrder
 from scenarios.checker.add_resolves import AddResolves
 from scenarios.checker.answers_match import AnswersMatch
 from scenarios.checker.base import Family, Handler
+from scenarios.checker.cookie_gate import CookieGate
 from scenarios.checker.coverage_before_reads import CoverageBeforeReads
 from scenarios.checker.facts import LedgerFacts
 from scenarios.checker.fenced_stays_fenced import FencedStaysFenced
@@ -81,6 +82,7 @@ FAMILIES: Final[tuple[type[Family], ...]] = (
     StoredWhereSent,
     RecoveryAdds,
     ToldAtOpen,
+    CookieGate,
 )
 
 _OF_ALL: Final = (
@@ -140,6 +142,7 @@ _ESSENTIAL: Final[dict[str, tuple[str, ...]]] = {
     Kind.FENCE_SET: ("durable",),
     Kind.FENCE_LOST: (),
     Kind.BK_CRASH: ("clean",),
+    Kind.BK_RESTART: (),
     Kind.BK_LOSS: ("entry",),
     Kind.BK_LIMBO: ("verdict",),
     Kind.BK_GC: (),
@@ -188,9 +191,10 @@ class _Ledger:
         ledger: int,
         syncing: set[str],
         recording: set[str],
+        restarts: dict[str, tuple[int, str | None]],
         report: Callable[[int, str, str, tuple[int, ...]], None],
     ) -> None:
-        facts = LedgerFacts(ledger, syncing, recording)
+        facts = LedgerFacts(ledger, syncing, recording, restarts)
         report_here = partial(report, ledger)
         self.families = tuple(family(facts, report_here) for family in FAMILIES)
         table: dict[str, list[Handler]] = {
@@ -234,6 +238,7 @@ class OnlineChecker:
         self._ledgers: dict[int, _Ledger] = {}
         self._syncing: set[str] = set()
         self._recording: set[str] = set()
+        self._restarts: dict[str, tuple[int, str | None]] = {}
         self._logs = LogsChecker(self._report)
 
     def feed(self, event: Event) -> None:
@@ -255,6 +260,8 @@ class OnlineChecker:
             return
         if event.ledger in self._logs.ledgers:
             self._logs.feed_ledger(event)
+        if kind == Kind.BK_RESTART:
+            self._restarts[event.actor] = event.seq, event.fields.get("cookie")
         ledger = self._ledgers.get(event.ledger)
         if ledger is None:
             if event.ledger < 0:
@@ -262,7 +269,9 @@ class OnlineChecker:
                     for handle in any_ledger.table.get(kind, ()):
                         handle(event)
                 return
-            ledger = self._ledgers[event.ledger] = _Ledger(event.ledger, self._syncing, self._recording, self._report)
+            ledger = self._ledgers[event.ledger] = _Ledger(
+                event.ledger, self._syncing, self._recording, self._restarts, self._report
+            )
         for handle in ledger.table.get(kind, ()):
             handle(event)
 

@@ -149,6 +149,7 @@ FIELDS: Final[Mapping[str, FieldType]] = MappingProxyType(
         "member": FieldType.LONG,
         "mode": FieldType.STRING,
         "publish_ms": FieldType.LONG,
+        "cookie": FieldType.STRING,
     }
 )
 
@@ -206,7 +207,8 @@ KINDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         Kind.FENCE_LOST: ("detail",),
         # clean: whether the bookie shut down in order. detail: what was lost or restored, for people.
         Kind.BK_CRASH: ("clean", "detail"),
-        Kind.BK_RESTART: ("incarnation", "detail"),
+        # cookie, of a bookie that checks it: matched, missing, foreign; doubted if it starts all the same, to be checked.
+        Kind.BK_RESTART: ("incarnation", "detail", "cookie"),
         Kind.BK_LOSS: ("entry", "detail"),
         Kind.BK_LIMBO: ("verdict",),
         Kind.BK_GC: (),

@@ -17,6 +17,7 @@ from typing import Final
 from scenarios.mutants.base import Mutant, Replacement
 from scenarios.mutants.bookies import BOOKIE_MUTANTS
 from scenarios.mutants.connections import CONNECTION_MUTANTS
+from scenarios.mutants.cookies import COOKIE_MUTANTS
 from scenarios.mutants.log_compaction import LOG_COMPACTION_MUTANTS
 from scenarios.mutants.log_groups import LOG_GROUP_MUTANTS
 from scenarios.mutants.logs import LOG_MUTANTS
@@ -34,6 +35,7 @@ _ALL: Final = (
     *SHELL_MUTANTS,
     *CONNECTION_MUTANTS,
     *BOOKIE_MUTANTS,
+    *COOKIE_MUTANTS,
     *RECOVERY_MUTANTS,
     *WRITING_MUTANTS,
     *METADATA_MUTANTS,

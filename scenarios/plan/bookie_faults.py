@@ -9,7 +9,7 @@ from scenarios.plan.errors import PlanError
 from scenarios.plan.fault import Budget, OfHost
 from scenarios.plan.words import check_name
 
-__all__ = ["Alter", "Collect", "Compact", "DiskFull", "DiskSlow", "Limbo", "Lose", "ReadOnly", "Wipe"]
+__all__ = ["Alter", "Collect", "Compact", "DiskFull", "DiskSlow", "ForeignCookie", "Limbo", "Lose", "ReadOnly", "Wipe"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +57,14 @@ class Wipe(OfHost):
 
     verb: ClassVar[str] = "wipe"
     is_lasting: ClassVar[bool] = True
+    budget: ClassVar[Budget] = Budget.BOOKIE
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignCookie(OfHost):
+    """The disk of the bookie, which checks its cookie when it starts, says that it is another bookie's."""
+
+    verb: ClassVar[str] = "foreign-cookie"
     budget: ClassVar[Budget] = Budget.BOOKIE
 
 

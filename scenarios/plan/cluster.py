@@ -48,7 +48,8 @@ class Cluster:
 
     ``sizes`` and ``digest`` are those of ledgers that are created without others. Bookies are called ``bookie-0`` and so on.
     ``forgets`` names the kind of storage whose way of forgetting fences the bookies have. With a ``store`` they keep what they
-    have in files, as ``files`` says; without one in memory, as ``storage`` says.
+    have in files, as ``files`` says; without one in memory, as ``storage`` says. Those on files may check ``cookies`` when they
+    start; with ``integrity`` too one that may have lost something starts all the same, and vouches for nothing of that.
     """
 
     bookies: int
@@ -58,6 +59,8 @@ class Cluster:
     forgets: ForgetsLike | None = None
     checkpoint_s: float = 10.0
     store: StoreKind | None = None
+    cookies: bool = False
+    integrity: bool = False
     network: NetworkConfig = field(default_factory=NetworkConfig)
     metadata: MetadataConfig = field(default_factory=MetadataConfig)
     storage: MemoryStorageConfig = field(default_factory=_usual_storage)
@@ -73,6 +76,8 @@ class Cluster:
             raise PlanError(f"expected checkpoint > 0, found {self.checkpoint_s}")
         if self.store is not None and self.forgets is not None:
             raise PlanError("expected bookies that keep files or forget fences, found both")
+        if (self.cookies and self.store is None) or (self.integrity and not self.cookies):
+            raise PlanError("expected store=... with cookies, and cookies with integrity, found one without the other")
         usual = _usual_client()
         for name in groups_of(ClientConfig):
             if name not in CLIENT_GROUPS and getattr(self.client, name) != getattr(usual, name):
@@ -99,6 +104,8 @@ class Cluster:
             limits=self.limits,
             forgets_fences=self.forgets,
             store=self.store,
+            cookies=self.cookies,
+            integrity=self.integrity,
             files=self.files,
             checkpoint_interval_s=self.checkpoint_s,
             tcp=self.tcp if self.transport is TransportKind.BYTES else None,

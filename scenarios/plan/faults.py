@@ -18,6 +18,7 @@ from scenarios.plan.bookie_faults import (
     Compact,
     DiskFull,
     DiskSlow,
+    ForeignCookie,
     Limbo,
     Lose,
     ReadOnly,
@@ -64,6 +65,7 @@ __all__ = [
     "DuplicateMessages",
     "EndFault",
     "Fault",
+    "ForeignCookie",
     "HalfOpen",
     "HealAll",
     "Hold",
@@ -117,7 +119,7 @@ FAULTS: Final[dict[str, type[Fault]]] = {
         *(Cut, Clog, Partition, Reset, CutAfter, HalfOpen, SlowReader, LinkWeather),
         *(Drop, Hold, DelayMessages, DuplicateMessages),
         *(Crash, Restart, Start, KillClient, Pause, Resume, ClockJump, ClockDrift),
-        *(ReadOnly, DiskSlow, DiskFull, Wipe, Alter, Lose, Limbo, Collect, Compact),
+        *(ReadOnly, DiskSlow, DiskFull, Wipe, ForeignCookie, Alter, Lose, Limbo, Collect, Compact),
         *(MetadataCalls, Omit, LateWatches, StoreDown, LoseSession, EndFault, HealAll),
     )
 }

@@ -14,9 +14,9 @@ from typing import Final
 
 from scenarios.plan.cluster import Cluster
 from scenarios.plan.errors import PlanError
-from scenarios.plan.faults import ANY, Alter, Compact, Crash, EndFault, Fault, Lose, Start
+from scenarios.plan.faults import ANY, Alter, Compact, Crash, EndFault, Fault, ForeignCookie, Lose, Start
 from scenarios.plan.log_operations import MakeLog
-from scenarios.plan.operations import Call, ClientOperation, CreateLedger, Open, RecoverBookie, Until
+from scenarios.plan.operations import Call, ClientOperation, CreateLedger, Decommission, Open, RecoverBookie, Until
 from scenarios.plan.schedule import ChosenSchedule, PlanSchedule
 from scenarios.plan.triggers import At, Trigger
 from scenarios.plan.words import check_name, member_of
@@ -175,7 +175,7 @@ class Plan:
                 log = getattr(operation, "log", None)
                 if log is not None and log not in self.logs:
                     raise PlanError(f"expected a log that a client creates, found {log!r}", operation)
-                if isinstance(operation, RecoverBookie) and not self._is_bookie(operation.bookie):
+                if isinstance(operation, RecoverBookie | Decommission) and not self._is_bookie(operation.bookie):
                     raise PlanError(f"expected a bookie of the plan, found {operation.bookie!r}", operation)
                 if isinstance(operation, Until):
                     self._check_trigger(operation.trigger, operation)
@@ -212,6 +212,8 @@ class Plan:
         needs_files = isinstance(step.fault, Compact) or (isinstance(step.fault, Crash) and step.fault.before)
         if needs_files and self.cluster.store is None:
             raise PlanError(f"expected a cluster with store=... for {step.fault.verb}, found one in memory", step)
+        if isinstance(step.fault, ForeignCookie) and not self.cluster.cookies:
+            raise PlanError(f"expected a cluster with cookies for {step.fault.verb}, found one without", step)
         if isinstance(step.fault, Alter | Lose) and self.cluster.store is not None:
             raise PlanError(f"expected a cluster without store=... for {step.fault.verb}, found one with files", step)
 

@@ -265,6 +265,29 @@ class RecoverBookie(ClientOperation):
         check_name(self.bookie, "a bookie", is_host=True)
 
 
+@dataclass(frozen=True, slots=True)
+class Decommission(ClientOperation):
+    """As an administrator, wait until no ledger needs a bookie that was shut down; auto-recovery does the work."""
+
+    verb: ClassVar[str] = "decommission"
+    bookie: str
+
+    def __post_init__(self) -> None:
+        check_name(self.bookie, "a bookie", is_host=True)
+
+
+@dataclass(frozen=True, slots=True)
+class RunAutoRecovery(ClientOperation):
+    """Be an auditor and a worker of auto-recovery until the process ends. Open ledgers are repaired after ``grace``."""
+
+    verb: ClassVar[str] = "auto-recovery"
+    grace_s: float = 30.0
+
+    def __post_init__(self) -> None:
+        if not self.grace_s >= 0:
+            raise PlanError(f"expected grace >= 0, found {self.grace_s}")
+
+
 # Time --------------------------------------------------------------------------------------------------------------
 
 
@@ -293,7 +316,8 @@ class Until(ClientOperation):
 
 _OF_ALL: Final[tuple[type[ClientOperation], ...]] = (
     *(CreateLedger, Append, AppendAt, CancelAppends, Flush, ForceLedger, TellLac, Close, DeleteLedger),
-    *(Open, Read, ReadInBatches, AskLac, PollEntry, Follow, TailLedger, RecoverBookie),
+    *(Open, Read, ReadInBatches, AskLac, PollEntry, Follow, TailLedger),
+    *(RecoverBookie, Decommission, RunAutoRecovery),
     *LOG_OPERATIONS,
     *(Sleep, Stay, Until),
 )

@@ -128,6 +128,7 @@ class Swarm:
             digest=rng.choice((DigestType.CRC32C, DigestType.CRC32C, DigestType.CRC32, DigestType.HMAC)),
             forgets=None if store is not None else rng.choice((None, None, None, *ForgetsLike)),
             store=store,
+            cookies=store is not None and rng.random() < 0.5,
             network=NetworkConfig(
                 jitter_s=rng.choice((0.0002, 0.001, 0.004, 0.02)),
                 slow_probability=rng.choice((0.0, 0.0, 0.01, 0.05)),

@@ -196,6 +196,11 @@ KINDS: Final[dict[str, Callable[[Swarm], faults.Fault | None]]] = {
     ),
     "wipe": lambda swarm: faults.Wipe(swarm.rng.choice(swarm.damaged or swarm.cluster.bookie_names)),
     "clock": _clock,
+    "cookie": lambda swarm: (
+        faults.ForeignCookie(swarm.rng.choice(swarm.damaged or swarm.cluster.bookie_names))
+        if swarm.cluster.cookies
+        else None
+    ),
     "takeover": _takeover,
     "late change": _late_change,
     "half-written": _half_written,

@@ -13,7 +13,8 @@ import anyio.lowlevel
 
 from bkclient import AdvancedLedgerWriter, LedgerReader, LedgerWriter
 from bkclient.errors import BookKeeperError
-from bkclient.repair import RepairAdmin
+from bkclient.repair import RepairAdmin, RepairConfig
+from bkclient.repair.service import AutoRecovery
 from scenarios.conditions import Conditions
 from scenarios.plan import operations as ops
 from scenarios.plan.model import Program
@@ -27,6 +28,9 @@ __all__ = ["PlayedProgram"]
 
 #: After what time a reader that follows a ledger asks again when it was refused.
 _REFUSED_PAUSE_S: Final = 0.5
+#: How often auto-recovery looks for marks, and who decommissions a bookie for ledgers that are left on it.
+_AUTO_RECOVERY_POLL_S: Final = 1.0
+_DECOMMISSION_POLL_S: Final = 2.0
 
 Writer = LedgerWriter | AdvancedLedgerWriter
 
@@ -83,6 +87,8 @@ class PlayedProgram:
             ops.Follow: self._follow,
             ops.TailLedger: self._tail,
             ops.RecoverBookie: self._recover_bookie,
+            ops.Decommission: self._decommission,
+            ops.RunAutoRecovery: self._run_auto_recovery,
             ops.Sleep: lambda operation: anyio.sleep(operation.time_s),
             ops.Stay: lambda _: anyio.sleep_forever(),
             ops.Until: lambda operation: self._until(operation.trigger),
@@ -96,7 +102,7 @@ class PlayedProgram:
     @property
     def is_staying(self) -> bool:
         """Whether it does nothing more, and its process lives on."""
-        return isinstance(self.current, ops.Stay)
+        return isinstance(self.current, ops.Stay | ops.RunAutoRecovery)
 
     async def run(self, client: RecordedClient) -> None:
         """Play it; the program of the client process."""
@@ -255,6 +261,18 @@ class PlayedProgram:
     async def _recover_bookie(self, operation: ops.RecoverBookie) -> None:
         bookie = self._ledgers.place(operation.bookie)
         await RepairAdmin(self._made, rng=self._rng).recover_bookie([bookie])
+
+    async def _decommission(self, operation: ops.Decommission) -> None:
+        bookie = self._ledgers.place(operation.bookie)
+        await RepairAdmin(self._made, rng=self._rng).decommission(bookie, poll_s=_DECOMMISSION_POLL_S)
+
+    async def _run_auto_recovery(self, operation: ops.RunAutoRecovery) -> None:
+        client, clock = self._made, self._made.wall_clock
+        assert clock is not None, "clients of plans have one"
+        config = RepairConfig(open_ledger_grace_s=operation.grace_s, idle_poll_s=_AUTO_RECOVERY_POLL_S)
+        await AutoRecovery(
+            client, config, name=self.program.name, wall_clock_ms=lambda: int(clock() * 1000), rng=self._rng
+        ).run()
 
     # What there is -----------------------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from scenarios.playing.ledgers import PlayedLedgers
 from scenarios.playing.matching import metadata_action, metadata_match, traffic_match
 from scenarios.recording import BookieRecorder
 from scenarios.stage import Stage
+from scenarios.stage_cookies import StageCookies
 from simbookie.garbage import GarbageCollector
 from simbookie.storage.base import CrashMode
 from simbookie.storage.compaction.kinds import CompactionKind
@@ -67,6 +68,7 @@ class WorldActs(Acts):
             faults.KillClient: self._kill,
             faults.DiskSlow: self._disk_slow,
             faults.DiskFull: self._disk_full,
+            faults.ForeignCookie: lambda fault: StageCookies.make_foreign(self._stage.bookies[fault.host].storage),
             faults.LateWatches: lambda fault: self._world.metadata.delay_watches(fault.host, fault.by_s),
             faults.ClockJump: self._clock_jump,
             faults.ClockDrift: self._clock_drift,

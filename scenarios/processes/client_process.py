@@ -35,7 +35,7 @@ class ProgramReport:
     @property
     def is_staying(self) -> bool:
         """Whether it does nothing more, and its process lives on."""
-        return isinstance(self.current, ops.Stay)
+        return isinstance(self.current, ops.Stay | ops.RunAutoRecovery)
 
     def take(self, at: int, failed: list[str], problems: list[str], *, has_ended: bool) -> None:
         """Take in what the process told."""

@@ -39,6 +39,7 @@ _CANNOT: Final[dict[type[faults.Fault], str]] = {
     faults.CutAfter: "a proxy breaks connections at once, and does not count bytes",
     faults.HalfOpen: "a proxy ends both sides of a connection",
     faults.SlowReader: "a process reads what comes",
+    faults.ForeignCookie: _FROM_OUTSIDE,
     faults.DiskSlow: "processes share the disk of their machine",
     faults.DiskFull: "processes share the disk of their machine",
     faults.LateWatches: _CALLS,

@@ -124,7 +124,7 @@ class _Gone:
                 continue
             if isinstance(operation, ops.Until) and not self._trigger_stays(operation.trigger):
                 continue
-            if isinstance(operation, ops.RecoverBookie) and self._is_gone(operation.bookie):
+            if isinstance(operation, ops.RecoverBookie | ops.Decommission) and self._is_gone(operation.bookie):
                 continue
             yield call
 
@@ -193,7 +193,7 @@ def _hosts_named(plan: Plan) -> Iterator[str]:
     for operation in plan.operations:
         if isinstance(operation, ops.Until):
             triggers.append(operation.trigger)
-        elif isinstance(operation, ops.RecoverBookie):
+        elif isinstance(operation, ops.RecoverBookie | ops.Decommission):
             yield operation.bookie
     for step in plan.steps:
         yield from step.fault.hosts
@@ -215,8 +215,8 @@ def _renamed_calls(client: Program, names: dict[str, str]) -> Program:
     def renamed(operation: ops.ClientOperation) -> ops.ClientOperation:
         if isinstance(operation, ops.Until):
             return ops.Until(_renamed_trigger(operation.trigger, names))
-        if isinstance(operation, ops.RecoverBookie):
-            return ops.RecoverBookie(names.get(operation.bookie, operation.bookie))
+        if isinstance(operation, ops.RecoverBookie | ops.Decommission):
+            return type(operation)(names.get(operation.bookie, operation.bookie))
         return operation
 
     return replace(client, calls=tuple(replace(call, operation=renamed(call.operation)) for call in client.calls))

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from bkclient.errors import BookKeeperError, ClientClosed
@@ -23,7 +22,8 @@ from simbookie.garbage import GarbageCollector, GarbageConfig
 from simbookie.observed import ObservedBookie, RequestObserver
 from simbookie.observer import BookieObserver
 from simbookie.server import BookieServer, ServerConfig
-from simbookie.storage.base import CrashMode, LedgerStorage
+from simbookie.start_checks import StartChecks
+from simbookie.storage.base import CrashMode, LedgerStorage, StorageError
 from simbookie.storage.memory import MemoryStorage, RecordLog
 from simbookie.world.calls import RequestMessage, ResponseMessage
 from simbookie.world.connection_end import ConnectionEnd
@@ -39,6 +39,8 @@ __all__ = ["BookieHost"]
 #: Where bookies listen that are served over streams.
 _PORT = 3181
 _BACKLOG = 1_024
+#: After what time the checks of a start are made again when the metadata service fails.
+_CHECK_AGAIN_S = 0.5
 
 
 class BookieHost(Host):
@@ -47,7 +49,8 @@ class BookieHost(Host):
     ``storage`` outlives crashes and is the bookie's for ever; without one, entries are kept in memory over a disk of their own.
     ``open_session`` is what :class:`~simbookie.world.metadata.SimulatedMetadataStore` takes. With ``server`` the bookie is served
     over streams, with these limits; otherwise its requests are objects (:class:`~simbookie.world.transport.SimulatedTransport`).
-    With ``garbage`` it collects its garbage; ``requests`` hears of every request and answer.
+    With ``garbage`` it collects its garbage; ``requests`` hears of every request and answer. ``start_checks`` makes what sees to
+    it that the bookie and its data belong together, in each life: a bookie that is refused does not start, and its process ends.
     """
 
     def __init__(
@@ -62,8 +65,12 @@ class BookieHost(Host):
         server: ServerConfig | None = None,
         garbage: GarbageConfig | None = None,
         requests: RequestObserver | None = None,
+        start_checks: Callable[[Bookie, SimulatedMetadataStore], StartChecks] | None = None,
     ) -> None:
         super().__init__(world, name)
+        self._start_checks = start_checks
+        #: Why it did not start when it was to start last, if it did not.
+        self.refusal = ""
         if storage is None:
             storage = MemoryStorage(disk=RecordLog())
         self.bookie = (
@@ -71,6 +78,8 @@ class BookieHost(Host):
             if requests is None
             else ObservedBookie(name, storage, config, observer, wall_clock=self.wall_clock, requests=requests)
         )
+        self._observer = observer
+        self._checks: StartChecks | None = None
         self.store: SimulatedMetadataStore | None = None
         #: What serves it over streams, if anything does, in its present life.
         self.server: BookieServer | None = None
@@ -100,7 +109,7 @@ class BookieHost(Host):
         if not self.is_alive:
             return
         super().crash(mode)
-        self.store = self.server = self.collector = None
+        self.store = self.server = self.collector = self._checks = None
         self._registered.clear()
         if self.bookie.state not in (BookieState.NEW, BookieState.STOPPED):
             self.bookie.crash(mode)
@@ -131,6 +140,46 @@ class BookieHost(Host):
         self.world.loop.call_soon(self._start, context=self.process.context())
 
     def _start(self) -> None:
+        self.refusal = ""
+        if self._start_checks is None:
+            self._serve()
+            return
+        self.world.loop.create_task(
+            self._check(self._start_checks), name=f"checks of {self.name}", context=self.process.context()
+        )
+
+    async def _check(self, make: Callable[[Bookie, SimulatedMetadataStore], StartChecks]) -> None:
+        """Start the bookie if its data is its own; ask again while the metadata service fails."""
+        self.store = SimulatedMetadataStore(self.world, self, self._open_session)
+        checks = make(self.bookie, self.store)
+        while True:
+            try:
+                await checks.verify()
+            except StorageError as error:
+                self.refusal = str(error)
+                if self._observer is not None:
+                    self._observer.crashed(True, f"it does not start: {error}")  # noqa: FBT003
+                self.crash()
+                return
+            except BookKeeperError:
+                await asyncio.sleep(_CHECK_AGAIN_S)
+            else:
+                break
+        self._checks = checks
+        self._serve()
+
+    async def _before_serving(self) -> None:
+        """What has to be done when the bookie has started, before it takes a request."""
+        while self._checks is not None:
+            try:
+                await self._checks.before_serving()
+                break
+            except BookKeeperError:
+                await asyncio.sleep(_CHECK_AGAIN_S)
+        if self.before_serving is not None:
+            await self.before_serving(self)
+
+    def _serve(self) -> None:
         if self._server_config is None:
             self.bookie.start(self._serve_objects)
         else:
@@ -141,17 +190,15 @@ class BookieHost(Host):
             )
 
     def _serve_objects(self) -> None:
-        if self.before_serving is None:
+        if self.before_serving is None and self._checks is None:
             self._take_objects()
         else:
             self.world.loop.create_task(
-                self._serve_objects_after(self.before_serving),
-                name=f"start of {self.name}",
-                context=self.process.context(),
+                self._serve_objects_later(), name=f"start of {self.name}", context=self.process.context()
             )
 
-    async def _serve_objects_after(self, before: Callable[[BookieHost], Awaitable[None]]) -> None:
-        await before(self)
+    async def _serve_objects_later(self) -> None:
+        await self._before_serving()
         self._take_objects()
 
     def _take_objects(self) -> None:
@@ -172,14 +219,15 @@ class BookieHost(Host):
             bind=bind,
             clock=world.loop.time,
         )
-        if self.before_serving is not None:
-            self.server.before_serving = partial(self.before_serving, self)
+        if self.before_serving is not None or self._checks is not None:
+            self.server.before_serving = self._before_serving
         await self.server.start()
         self._register()
 
     def _register(self) -> None:
         world, process = self.world, self.process
-        self.store = SimulatedMetadataStore(world, self, self._open_session)
+        if self.store is None:
+            self.store = SimulatedMetadataStore(world, self, self._open_session)
         world.loop.create_task(
             self._keep_registered(self.store), name=f"registration of {self.name}", context=process.context()
         )

@@ -37,6 +37,8 @@ class FilesConfig:
     #: What a sync takes, and what a read takes of something that is not in the page cache.
     sync_s: float = 0.0007
     read_s: float = 0.0
+    #: Whether entries are journalled before they are acknowledged.
+    journal_entries: bool = True
     #: How long a record waits for company in its journal.
     group_wait_s: float = 0.0005
     #: Between checkpoints, where the store does not ask for them.
@@ -68,6 +70,7 @@ class FilesConfig:
             preallocation_bytes=_JOURNAL_STEP_BYTES,
             write_buffer_bytes=self.journal_buffer_bytes,
             group_wait_max_s=self.group_wait_s,
+            write_data=self.journal_entries,
         )
         return JournaledConfig(journal=journal, flush_interval_s=self.flush_interval_s)
 

@@ -18,6 +18,7 @@ from spark_analysis.invariants.close_at_decision import CLOSE_AT_DECISION
 from spark_analysis.invariants.close_keeps_acks import CLOSE_KEEPS_ACKS
 from spark_analysis.invariants.closed_at_quorum import CLOSED_AT_QUORUM
 from spark_analysis.invariants.closed_from_in_recovery import CLOSED_FROM_IN_RECOVERY
+from spark_analysis.invariants.cookie_gate import COOKIE_GATE
 from spark_analysis.invariants.coverage_before_reads import COVERAGE_BEFORE_READS
 from spark_analysis.invariants.durable_before_ack import DURABLE_BEFORE_ACK
 from spark_analysis.invariants.failure_is_no_denial import FAILURE_IS_NO_DENIAL
@@ -78,6 +79,7 @@ _ALL: Final[tuple[Invariant, ...]] = (
     CLOSED_FROM_IN_RECOVERY,
     CLOSE_AT_DECISION,
     CLOSE_KEEPS_ACKS,
+    COOKIE_GATE,
     COVERAGE_BEFORE_READS,
     DURABLE_BEFORE_ACK,
     FENCED_IS_TOLD,

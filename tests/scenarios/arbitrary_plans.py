@@ -23,6 +23,7 @@ from scenarios.plan.faults import (
     Departure,
     EndFault,
     Fault,
+    ForeignCookie,
     KillClient,
     Lose,
     MetadataCalls,
@@ -167,11 +168,12 @@ calls = st.builds(Call, operations, st.none() | durations, st.sampled_from(Wante
 #: What only bookies suffer that keep everything in memory, or files.
 OF_MEMORY: tuple[type[Fault], ...] = (Alter, Lose)
 OF_FILES: tuple[type[Fault], ...] = (Compact,)
+OF_COOKIES: tuple[type[Fault], ...] = (ForeignCookie,)
 faults: st.SearchStrategy[Fault] = st.one_of(
     *(
         built(cls)
         for cls in FAULTS.values()
-        if cls not in {EndFault, MetadataCalls, Crash, KillClient, *OF_MEMORY, *OF_FILES}
+        if cls not in {EndFault, MetadataCalls, Crash, KillClient, *OF_MEMORY, *OF_FILES, *OF_COOKIES}
     ),
     st.builds(Crash, st.sampled_from(BOOKIES), st.sampled_from(CrashMode)),
     st.builds(KillClient, st.sampled_from(CLIENTS)),

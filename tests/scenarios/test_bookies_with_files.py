@@ -86,7 +86,7 @@ def test_a_step_that_does_not_come_leaves_the_run_without_a_verdict() -> None:
         ("crash a@0 before=journal.sync number=0", "expected a number >= 1, found 0"),
         ("alter a@0 a", "expected a cluster without store=... for alter, found one with files"),
         ("lose a@0 a", "expected a cluster without store=... for lose, found one with files"),
-        ("wipe a@0", "expected a cluster without store=... for wipe, found one with files"),
+        ("foreign-cookie a@0", "expected a cluster with cookies for foreign-cookie, found one without"),
     ],
 )
 def test_what_bookies_with_files_cannot_suffer_is_refused(line: str, found: str) -> None:

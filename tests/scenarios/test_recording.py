@@ -275,7 +275,7 @@ def test_what_happens_inside_a_bookie(notes: Notes) -> None:
         ("BK_LOSS", "b0", LEDGER, {"entry": 5, "detail": "not synced"}),
         ("FENCE_LOST", "b0", LEDGER, {"detail": "not replayed"}),
         ("BK_CRASH", "b0", -1, {"clean": False, "detail": "power"}),
-        ("BK_RESTART", "b0", -1, {"incarnation": 2, "detail": "replayed"}),
+        ("BK_RESTART", "b0", -1, {"incarnation": 2, "detail": "replayed", "cookie": None}),
     ]
 
 
