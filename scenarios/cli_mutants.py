@@ -22,9 +22,9 @@ from scenarios.cli_options import (
     schedule_for,
 )
 from scenarios.cli_output import EXIT_FOUND, fail, known, pool_errors, print_json, print_table, watched
-from scenarios.hunting import MutantHunt, hunt_mutants
+from scenarios.hunting import MutantHunt, hunt_in_worlds, hunt_mutants
 from scenarios.model import TransportKind
-from scenarios.mutants import RUN_MUTANTS
+from scenarios.mutants import MUTANTS, RUN_MUTANTS
 from scenarios.plan.named import plan_names
 from scenarios.plan.schedule import PlanSchedule
 from scenarios.units import Progress
@@ -40,7 +40,8 @@ def add_to(app: typer.Typer) -> None:
 _MUTANTS_HELP: Final = f"""Plant known defects, one at a time, and see whether the invariants give them away.
 
 Unless scenarios or plans are named, the plans of the library and the drawn ones are played, which show every defect. With
---shrink those that catch a defect are made as small as they can be. With --schedule deliveries and processes are late, as in
+--shrink those that catch a defect are made as small as they can be. Defects that no run shows are looked for in their world of
+machines, as bk-chaos explore does. With --schedule deliveries and processes are late, as in
 bk-chaos run.
 
 \b
@@ -52,8 +53,8 @@ Examples:
 
 \b
 {exit_codes(found="a defect was not caught")}
-With --json: {{"mutants": [{{"name", "caught", "invariant", "clause", "scenario", "seed", "seeds_to_find", "cpu_seconds",
-"shrunk_steps", "shrunk_operations", "shrunk_cpu_seconds"}}]}}.
+With --json: {{"mutants": [{{"name", "caught", "tier", "policy", "invariant", "clause", "scenario", "seed", "seeds_to_find",
+"cpu_seconds", "shrunk_steps", "shrunk_operations", "shrunk_cpu_seconds"}}]}}.
 """
 
 
@@ -86,9 +87,13 @@ def mutants_(
     chosen = chosen_scenarios(scenario, None) if scenario and shrink is None else _chosen_plans(scenario)
     policy = schedule_for(schedule, chosen)
     check_writable(shrink)
-    planted = mutant or list(RUN_MUTANTS)
-    for name in planted:
-        known_in_runs(name)
+    everything = mutant or list(MUTANTS)
+    for name in everything:
+        known(name, list(MUTANTS), "mutant")
+    planted = [name for name in everything if name in RUN_MUTANTS]
+    alone = [name for name in everything if name not in RUN_MUTANTS]
+    if alone and scenario:
+        known_in_runs(alone[0])
     with watched("hunting", "caught") as progress, pool_errors():
         hunts = hunt_mutants(
             planted,
@@ -99,15 +104,18 @@ def mutants_(
             schedule=policy,
             progress=progress,
         )
+        in_worlds = hunt_in_worlds(alone, range(first_seed, first_seed + seeds), processes=processes, progress=progress)
     if shrink is not None:
         with watched("shrinking", "small") as progress, pool_errors():
             hunts = _shrunk(hunts, shrink, transport, policy, processes, progress)
+    order = {name: index for index, name in enumerate(everything)}
+    hunts = sorted((*hunts, *in_worlds), key=lambda hunt: order[hunt.name])
     if as_json:
         print_json({"mutants": [hunt.as_json() for hunt in hunts]})
     else:
         sizes = ("steps", "operations") if shrink is not None else ()
         rows = [(*_row(hunt, seeds), *(_sizes(hunt) if sizes else ())) for hunt in hunts]
-        print_table(("defect", "caught", "by", "in", "seeds", "CPU s", *sizes), rows)
+        print_table(("defect", "caught", "by", "in", "tier", "seeds", "CPU s", *sizes), rows)
     if not all(hunt.caught for hunt in hunts):
         raise typer.Exit(EXIT_FOUND)
 
@@ -139,9 +147,16 @@ def _shrunk(
 
 def _row(hunt: MutantHunt, seeds: int) -> tuple[object, ...]:
     if not hunt.caught:
-        return hunt.name, "NO", "", "", f"> {seeds}", f"{hunt.cpu_seconds:.1f}"
-    broken, where = f"{hunt.invariant} ({hunt.clause})", f"{hunt.scenario} {hunt.seed}"
-    return hunt.name, "yes", broken, where, hunt.seeds_to_find, f"{hunt.cpu_seconds:.1f}"
+        return hunt.name, "NO", "", "", _how(hunt), f"> {seeds}", f"{hunt.cpu_seconds:.1f}"
+    broken, where = (
+        f"{hunt.invariant} ({hunt.clause})",
+        f"{hunt.scenario} {hunt.seed}" if hunt.seed >= 0 else hunt.scenario,
+    )
+    return hunt.name, "yes", broken, where, _how(hunt), hunt.seeds_to_find, f"{hunt.cpu_seconds:.1f}"
+
+
+def _how(hunt: MutantHunt) -> str:
+    return f"{hunt.tier}, {hunt.policy}" if hunt.policy else hunt.tier
 
 
 def _sizes(hunt: MutantHunt) -> tuple[object, object]:

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from scenarios.clauses import CLAUSES
+from scenarios.exploration import Bounds, explore_world
+from scenarios.machines.worlds import WORLDS
 from scenarios.model import RunResult, TransportKind
-from scenarios.mutants import MUTANTS, Mutant
-from scenarios.plan.schedule import PlanSchedule
+from scenarios.mutants import MACHINE_MUTANTS, MUTANTS, Mutant
+from scenarios.plan.schedule import PlanSchedule, schedule_word
 from scenarios.units import RUNS_PER_UNIT, Progress, Unit, UnitOutcome, check_names, first_broken, processes_for, work
 from simbookie.worker_processes import worker_processes
 
-__all__ = ["MutantHunt", "hunt_mutants"]
+__all__ = ["MutantHunt", "hunt_in_worlds", "hunt_mutants"]
+
+_MACHINES: Final = "machines"
+#: A walk of machines takes less than a hundredth of the time of a run.
+_WALKS_PER_SEED: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +30,15 @@ class MutantHunt:
     ``seeds_to_find`` counts the seeds that were tried, each in every scenario, up to the one that broke a clause;
     ``clause`` is the first of those expected to break that did. What is ``shrunk`` is told of the smallest plan that still breaks
     it, if one was looked for (:func:`~scenarios.shrinking.hunted.shrink_caught`).
+
+    ``tier`` is what was searched: ``machines`` in their world, or runs over ``objects`` or ``bytes``. ``policy`` is how:
+    ``walks`` or ``search`` of machines, the schedule of runs, "" if plans keep theirs.
     """
 
     name: str
     caught: bool
+    tier: str = TransportKind.OBJECTS.value
+    policy: str = ""
     clause: str = ""
     scenario: str = ""
     seed: int = -1
@@ -47,6 +59,8 @@ class MutantHunt:
         return {
             "name": self.name,
             "caught": self.caught,
+            "tier": self.tier,
+            "policy": self.policy or None,
             "invariant": self.invariant or None,
             "clause": self.clause or None,
             "scenario": self.scenario or None,
@@ -133,10 +147,19 @@ class _Hunt:
     def result(self) -> MutantHunt:
         caught_by = self._caught_by
         if caught_by is None:
-            return MutantHunt(self._mutant.name, caught=False, runs=self._tried, cpu_seconds=self._cpu_seconds)
+            return MutantHunt(
+                self._mutant.name,
+                caught=False,
+                tier=self._transport.value,
+                policy=schedule_word(self._schedule) or "",
+                runs=self._tried,
+                cpu_seconds=self._cpu_seconds,
+            )
         return MutantHunt(
             self._mutant.name,
             caught=True,
+            tier=self._transport.value,
+            policy=schedule_word(self._schedule) or "",
             clause=first_broken(caught_by, self._mutant.clauses),
             scenario=caught_by.scenario,
             seed=caught_by.seed,
@@ -144,3 +167,61 @@ class _Hunt:
             runs=self._tried,
             cpu_seconds=self._cpu_seconds,
         )
+
+
+# Worlds of machines ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _InWorld:
+    """A unit of work: a defect, and how many walks look for it."""
+
+    mutant: str
+    first_seed: int
+    walks: int
+
+
+def hunt_in_worlds(
+    mutants: Iterable[str],
+    seeds: range,
+    *,
+    processes: int | None = None,
+    progress: Progress | None = None,
+) -> list[MutantHunt]:
+    """Look for each defect in its world of machines, which is searched, or walked 100 times for each of ``seeds``.
+
+    In the order of ``mutants``. ``seeds_to_find`` are walks. What is found is shrunk: ``shrunk_steps`` are the moves of the
+    schedule. ``KeyError`` for a defect that no world shows.
+    """
+    units = [_InWorld(MACHINE_MUTANTS[name].name, seeds.start, len(seeds) * _WALKS_PER_SEED) for name in mutants]
+    hunts: list[MutantHunt | None] = [None] * len(units)
+    with worker_processes(processes_for(len(units), processes), _hunted_in_world) as hand_out:
+        for done, (index, hunt) in enumerate(hand_out(units), 1):
+            hunts[index] = hunt
+            if progress is not None:
+                progress(done, len(units), sum(each is not None and each.caught for each in hunts))
+    return [hunt for hunt in hunts if hunt is not None]
+
+
+def _hunted_in_world(unit: _InWorld) -> MutantHunt:
+    mutant = MACHINE_MUTANTS[unit.mutant]
+    started = time.process_time()
+    found = explore_world(WORLDS[mutant.world], Bounds(seed=unit.first_seed, walks=unit.walks), mutant)
+    cpu_seconds = time.process_time() - started
+    broken, tried = found.broken, unit.walks if found.seed is None else found.seed - unit.first_seed + 1
+    policy = "search" if found.is_search else "walks"
+    if broken is None or broken.clause not in mutant.clauses:
+        return MutantHunt(mutant.name, caught=False, tier=_MACHINES, policy=policy, runs=tried, cpu_seconds=cpu_seconds)
+    return MutantHunt(
+        mutant.name,
+        caught=True,
+        tier=_MACHINES,
+        policy=policy,
+        clause=broken.clause,
+        scenario=mutant.world,
+        seed=-1 if found.seed is None else found.seed,
+        seeds_to_find=1 if found.is_search else tried,
+        runs=1 if found.is_search else tried,
+        cpu_seconds=cpu_seconds,
+        shrunk_steps=len(found.schedule),
+    )

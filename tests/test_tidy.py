@@ -34,6 +34,7 @@ MAY_MEASURE_TIME = (
         "scenarios/sweep.py",
         "scenarios/sweep_state.py",
         "scenarios/units.py",
+        "scenarios/hunting.py",
         "scenarios/exploration.py",
         "scenarios/shrinking/shrinker.py",
         "scenarios/exhausting.py",

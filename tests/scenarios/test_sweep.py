@@ -377,6 +377,8 @@ def test_a_hunt_ends_with_the_first_seed_that_gives_the_mutant_away(runs: Runs) 
     assert hunt.as_json() | {"cpu_seconds": 0} == {
         "name": MUTANT,
         "caught": True,
+        "tier": "objects",
+        "policy": None,
         "invariant": CLAUSES[expected[0]].invariant,
         "clause": expected[0],
         "scenario": "dead-writer",
