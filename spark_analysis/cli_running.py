@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, Protocol
@@ -35,6 +35,7 @@ __all__ = [
     "conclude",
     "fail",
     "in_spark",
+    "parts_shown",
     "print_json",
     "size_of",
     "usable_files",
@@ -115,6 +116,24 @@ def in_spark(
     except (PySparkException, Py4JError) as error:
         reason = str(error).strip().splitlines() or [type(error).__name__]
         fail(f"Spark failed, and {failed}: {reason[0]}", EXIT_FAILED)
+
+
+@contextmanager
+def parts_shown(doing: str) -> Iterator[Callable[[int, int], None]]:
+    """Inside, a terminal says ``doing`` and, if the histories are judged in parts, which of these; what is given is told that.
+
+    It is called with how many parts are done, and how many there are.
+    """
+    if not sys.stderr.isatty():
+        yield lambda _done, _in_all: None
+        return
+    with Console(stderr=True).status(f"{doing} ...") as status:
+
+        def tell(done: int, in_all: int) -> None:
+            if in_all > 1:
+                status.update(f"{doing}, part {done + 1} of {in_all} ...")
+
+        yield tell
 
 
 def _settings_of(conf: Sequence[str]) -> dict[str, str]:

@@ -7,7 +7,18 @@ from typing import Annotated, Final
 import typer
 
 from scenarios.cli_completion import complete_invariant
-from spark_analysis.cli_running import Conf, Input, Json, Master, conclude, fail, in_spark, print_json, size_of
+from spark_analysis.cli_running import (
+    Conf,
+    Input,
+    Json,
+    Master,
+    conclude,
+    fail,
+    in_spark,
+    parts_shown,
+    print_json,
+    size_of,
+)
 from spark_analysis.defaults import MAX_WITNESSES_DEFAULT
 from spark_analysis.invariants import INVARIANTS, select
 from spark_analysis.jobs.verify import verify
@@ -58,8 +69,9 @@ def verify_histories(
         chosen = select(invariant or ())
     except ValueError as error:
         fail(str(error))
-    with in_spark(master, conf, size_of(folder), "nothing was judged", "verifying") as session:
-        verdict = verify(session, folder, invariants=chosen, max_witnesses=max_witnesses)
+    size = size_of(folder)
+    with parts_shown("verifying") as tell, in_spark(master, conf, size, "nothing was judged") as session:
+        verdict = verify(session, folder, invariants=chosen, max_witnesses=max_witnesses, progress=tell)
     shown = [witness_list(verdict)] if verdict.violations else []
     conclude(verdict, verdict_table(verdict), *shown, is_fine=verdict.is_clean, as_json=as_json)
 

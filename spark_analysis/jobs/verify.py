@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -117,15 +117,21 @@ def verify(
     *,
     invariants: Sequence[Invariant] = INVARIANTS,
     max_witnesses: int = MAX_WITNESSES_DEFAULT,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Verdict:
     """Judge every ledger of every history below ``folder``, or in the data set there, by every one of ``invariants``.
 
     Raises as :func:`~spark_analysis.jobs.inputs.histories_of` does. Files that are no usable histories are named in
     the verdict. An executor that is lost with what it had computed makes the part that was judged begin again.
+    ``progress`` is told before each part how many are done, and how many there are.
     """
     started = time.perf_counter()
     histories = histories_of(folder)
-    parts = [again_if_lost(partial(_verify, spark, part, invariants, max_witnesses)) for part in histories.parts()]
+    parts: list[Verdict] = []
+    for part in (all_parts := histories.parts()):
+        if progress is not None:
+            progress(len(parts), len(all_parts))
+        parts.append(again_if_lost(partial(_verify, spark, part, invariants, max_witnesses)))
     known, known_files = histories.set_aside()
     return Verdict(
         histories=sum(part.histories for part in parts),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self
+from unittest.mock import Mock
 
 import pytest
 from py4j.protocol import Py4JNetworkError
@@ -188,3 +190,37 @@ def test_an_unusable_file_exits_with_2_and_the_others_are_judged(tmp_path: Path)
     assert [entry["file"] for entry in shown["rejected"]] == ["torn.bkh"]
     assert shown["invariants"][0]["holds"] == 1
     assert "torn.bkh" in err
+
+
+class Terminal:
+    """Stands in for a console: what its status line says, one after the other."""
+
+    shown: ClassVar[list[str]] = []
+
+    def __init__(self, *, stderr: bool) -> None:
+        assert stderr
+
+    def status(self, text: str) -> Any:
+        self.shown.append(text)
+        return self
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.shown.append("")
+
+    def update(self, text: str) -> None:
+        self.shown.append(text)
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_a_terminal_says_which_part_is_judged(monkeypatch: pytest.MonkeyPatch, is_terminal: bool) -> None:
+    monkeypatch.setattr(Terminal, "shown", [])
+    monkeypatch.setattr(cli_running, "Console", Terminal)
+    monkeypatch.setattr(sys, "stderr", Mock(isatty=lambda: is_terminal))
+    with cli_running.parts_shown("verifying") as tell:
+        tell(0, 1)
+        assert Terminal.shown == (["verifying ..."] if is_terminal else [])
+        tell(1, 3)
+    assert Terminal.shown == (["verifying ...", "verifying, part 2 of 3 ...", ""] if is_terminal else [])

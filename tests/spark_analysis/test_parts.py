@@ -78,10 +78,13 @@ def test_a_verdict_in_parts_is_the_verdict_on_all(
     assert [(one.history, one.ledger) for one in whole.violations] == [("a.bkh", 1), ("a.bkh", 3), ("b/first.bkh", 1)]
 
     monkeypatch.setattr(inputs, "PART_BYTES", histories_of(source).size // 3)
-    assert replace(verify(spark, source, invariants=TRUNCATION, max_witnesses=3), seconds=0) == replace(
-        whole, seconds=0
+    told: list[tuple[int, int]] = []
+    in_parts = verify(
+        spark, source, invariants=TRUNCATION, max_witnesses=3, progress=lambda done, in_all: told.append((done, in_all))
     )
+    assert replace(in_parts, seconds=0) == replace(whole, seconds=0)
     assert len(judged) > 1 + 1
+    assert told == [(done, len(judged) - 1) for done in range(len(judged) - 1)]
 
 
 def test_what_is_kept_of_a_part_is_given_up(spark: SparkSession, folder: Path) -> None:
