@@ -82,10 +82,7 @@ WHERE = {
     "rot-counts-as-denial": ("corrupt-entry", {"A1": 12, "E3": 12}),
     "reads-go-beyond-the-lac": ("read-beyond-lac", {"F1": 12}),
     "log-writes-before-listing": ("log-tail-across-takeover", {"H5": 12, "H8": 12}),
-    "log-takes-conflicts-for-success": (
-        "log-two-owners-race",
-        {"H1": 4, "H3": 4, "H5": 4, "H8": 4, "H9": 2, "H10": 2},
-    ),
+    "log-takes-conflicts-for-success": ("log-two-owners-race", {"H1": 10, "H3": 7, "H5": 12, "H8": 10, "H10": 6}),
     "log-does-not-fence-its-predecessor": ("log-partitioned-owner", {"H1": 9, "H7": 4, "H8": 9, "H10": 12}),
     "log-takes-its-predecessor-for-empty": ("log-partitioned-owner", {"H1": 9, "H7": 9, "H8": 9, "H10": 12}),
     "log-rolls-without-closing": ("log-tail-across-takeover", {"H9": 12, "H10": 12}),
