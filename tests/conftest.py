@@ -39,8 +39,12 @@ gc.disable()
 #: Tests of processes and whole lives of clients.
 _STORIES: Final = tuple(Path(__file__).parent / name for name in ("bkclient/cli", "end_to_end", "simbookie"))
 
+# How long an example takes says how busy the machine is, and Hypothesis would call a test flaky that is late once.
+settings.register_profile("patient", deadline=None)
+settings.load_profile("patient")
 
-@settings(max_examples=1, database=None, deadline=None)
+
+@settings(max_examples=1, database=None)
 @given(none())
 def use_hypothesis(_nothing: None) -> None:
     """Hypothesis 6.120 registers its source of chance at its first use, and cannot tell that it is kept once that is frozen."""
