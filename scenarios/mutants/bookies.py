@@ -120,7 +120,7 @@ BOOKIE_MUTANTS: Final = (
     Mutant(
         name="bookie-refuses-recovery-adds",
         summary="a fenced bookie refuses the adds of a recovery too, which never ends",
-        clauses=("L1",),
+        clauses=("D13", "L1"),
         in_runs=True,
         past="M49",
         replaces=(Replacement(simbookie.bookie, "add_refusal", _fenced_for_everybody),),

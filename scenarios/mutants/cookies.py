@@ -32,7 +32,7 @@ COOKIE_MUTANTS: Final = (
     Mutant(
         name="bookie-ignores-its-cookie",
         summary="a bookie starts although its disks have no cookie, or another one's",
-        clauses=("D15", "D17"),
+        clauses=("D15",),
         in_runs=True,
         past="M47",
         replaces=(Replacement(StartChecks, "verify", _starts_anyway),),

@@ -139,7 +139,7 @@ METADATA_MUTANTS: Final = (
     Mutant(
         name="conflict-refreshes-the-version-only",
         summary="after a conflict the old metadata is written over what another client stored",
-        clauses=("B1", "B2", "C3", "C6"),
+        clauses=("B1", "B2", "C3"),
         in_runs=True,
         past="M30",
         replaces=(Replacement(LocalMetadata, "on_update_answer", _with_the_old_image),),

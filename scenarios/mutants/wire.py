@@ -75,7 +75,7 @@ WIRE_MUTANTS: Final = (
     Mutant(
         name="entries-confirm-themselves",
         summary="the header of an entry carries its own id as LAC",
-        clauses=("D6",),
+        clauses=("D6", "G2"),
         in_runs=True,
         past="M34",
         replaces=(Replacement(EntryCodec, "encode_header", _lac_of_the_entry_itself),),

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +24,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.streaming.query import StreamingQuery
 
 from bkclient import __version__
+from spark_analysis.commands import replay_command
 from spark_analysis.defaults import MAX_WITNESSES_DEFAULT
 from spark_analysis.jobs.check import Broken, CheckVerdict, counted_invariants, first_broken
 from spark_analysis.jobs.files import rejected_in
@@ -103,11 +104,13 @@ def stream(
         )
 
     _run(start, is_over, lambda: time.monotonic() - came[0], idle_s)
-    return verdict_of(spark, root, max_witnesses=max_witnesses, seconds=time.perf_counter() - started)
+    return verdict_of(spark, root, folder, max_witnesses=max_witnesses, seconds=time.perf_counter() - started)
 
 
-def verdict_of(spark: SparkSession, kept: Path, *, max_witnesses: int, seconds: float = 0.0) -> StreamVerdict:
-    """What the micro-batches below ``kept`` came to. Of a file that was written anew, what was found since."""
+def verdict_of(
+    spark: SparkSession, kept: Path, folder: Path | str, *, max_witnesses: int, seconds: float = 0.0
+) -> StreamVerdict:
+    """What the micro-batches below ``kept`` came to, of histories in ``folder``. Of a file that was written anew, what was found since."""
     folders = sorted(str(path) for path in (kept / _VERDICTS).glob("batch=*/"))
     looks = spark.createDataFrame([], STREAMED_SCHEMA)
     if folders:
@@ -129,7 +132,7 @@ def verdict_of(spark: SparkSession, kept: Path, *, max_witnesses: int, seconds: 
         duplicates=counted["with_events"] - counted["different"],
         events=counted["events"] or 0,
         invariants=invariants,
-        violations=violations,
+        violations=tuple(replace(found, replay=replay_command(folder, found.history)) for found in violations),
         rejected=rejected,
         rejected_files=counted["rejected"],
         seconds=seconds,

@@ -110,6 +110,8 @@ def test_a_correct_run_gives_nearly_every_clause_something_to_judge() -> None:
         "D1",  # an ordinary add to a fenced bookie
         "D11",  # a denial in limbo
         "D12",  # a collection
+        "D15",  # a bookie that checks its cookie
+        "D17",  # a bookie that starts in doubt
         *("M1", "M2"),  # requests with numbers, as in test_checker_answers.py
         "E5",  # an ordinary add of an entry that was ruled out
         *(number for number in CLAUSES if number.startswith("H")),  # a log, as in test_recording_log.py
@@ -208,6 +210,7 @@ _STRINGS: dict[str, tuple[str, ...]] = {
     "log": ("l", "m"),
     "cursor": ("", "c"),
     "mode": ("exclusive", "failover", "shared", ""),
+    "cookie": ("own", "foreign", ""),
 }
 _longs = st.one_of(st.integers(-2, 5), st.sampled_from([-13, -7, -101, -23, 2**62, -(2**62)]))
 _fragments = st.lists(
