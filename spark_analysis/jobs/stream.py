@@ -110,7 +110,10 @@ def stream(
 def verdict_of(
     spark: SparkSession, kept: Path, folder: Path | str, *, max_witnesses: int, seconds: float = 0.0
 ) -> StreamVerdict:
-    """What the micro-batches below ``kept`` came to, of histories in ``folder``. Of a file that was written anew, what was found since."""
+    """What the micro-batches below ``kept`` came to, of histories in ``folder``.
+
+    Of a file that was written anew, what was found since.
+    """
     folders = sorted(str(path) for path in (kept / _VERDICTS).glob("batch=*/"))
     looks = spark.createDataFrame([], STREAMED_SCHEMA)
     if folders:

@@ -51,8 +51,8 @@ SHIPPED: Final = (
 HARMLESS: Final = (("calm-writes", 1, "recovery-reads-do-not-fence"),)
 
 
-#: A run of every mutant in which its history gives it away. Of those left out, most only make a run never end; after a second close, and
-#: after a deletion, the witnesses differ about what the end of the ledger is.
+#: A run of every mutant in which its history gives it away. Of those left out, most only make a run never end; after a
+#: second close, and after a deletion, the witnesses differ about what the end of the ledger is.
 CAUGHT: Final = (
     ("lost-fence", 13, "recovery-reads-do-not-fence"),
     ("lost-reads", 13, "recovery-takes-silence-for-denial"),
