@@ -18,6 +18,7 @@ from spark_analysis.jobs.inputs import histories_of
 from spark_analysis.jobs.planning import INTERPRETED, PLANNING, planned_for_kept_partitions
 from spark_analysis.jobs.verify import verify
 from spark_analysis.source import event_rows, read_histories
+from tests.spark_analysis.plan_text import plan_text
 from tests.spark_analysis.plants import honest_life
 from tests.spark_analysis.plants_of_applications import closed, end
 from tests.spark_analysis.recorded import bystander, record, truncating
@@ -138,7 +139,7 @@ def test_without_its_premise_an_invariant_observes_nothing(spark: SparkSession, 
 def test_little_is_interpreted_and_much_is_compiled(spark: SparkSession, input_bytes: int, compiles: bool) -> None:
     with planned_for_kept_partitions(spark, input_bytes):
         plan = spark.range(10).filter("id > 3").groupBy("id").count()
-        assert ("*(1)" in plan._jdf.queryExecution().executedPlan().toString()) == compiles
+        assert ("*(1)" in plan_text(plan)) == compiles
 
 
 def test_events_are_moved_once(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -25,6 +25,7 @@ from spark_analysis.jobs import judging
 from spark_analysis.jobs.planning import planned_for_kept_partitions
 from spark_analysis.schema import EVENT_SCHEMA
 from spark_analysis.session import open_session
+from tests.spark_analysis.plan_text import plan_text
 
 pytestmark = [pytest.mark.spark, pytest.mark.deep, pytest.mark.timeout(600)]
 
@@ -64,8 +65,8 @@ FORBIDDEN: Final = (
 
 def nodes(relation: DataFrame) -> Counter[str]:
     """How often each kind of node is in the plan of ``relation``."""
-    text = relation._jdf.queryExecution().executedPlan().toString()
-    return Counter(re.findall(r"^[ :+|-]*(?:\*\(\d+\) )?([A-Z]\w*(?: ExistingRDD)?)", text, flags=re.MULTILINE))
+    found = re.findall(r"^[ :+|-]*(?:\*\(\d+\) )?([A-Z]\w*(?: ExistingRDD)?)", plan_text(relation), flags=re.MULTILINE)
+    return Counter(found)
 
 
 def plans(spark: SparkSession) -> dict[str, Counter[str]]:
