@@ -21,6 +21,8 @@ PLANNING: Final = {
     # A data set is read as it lies even where the first question could do without: what is kept of it is asked more.
     "spark.sql.sources.bucketing.autoBucketedScan.enabled": "false",
     "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "1000000",
+    # A filter ahead of a join saves what would be shuffled; here it costs a scan and a shuffle of its own.
+    "spark.sql.optimizer.runtime.bloomFilter.enabled": "false",
 }
 
 #: Generated code is compiled for every stage of every question, which repays itself from about 8 MiB of histories on. Less than
