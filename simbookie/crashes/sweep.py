@@ -41,6 +41,7 @@ SHOWN_BY_CRASHES: Final[dict[Quirk, Shown]] = {
     Quirk.SHIFTED_AFTER_PARTIAL_WRITE: Shown("interleaved", 200, ("I1", "I3", "I9", "I10", "I12")),
     Quirk.COPIES_REPLACED_EARLY: Shown("interleaved", 1_500, ("I1", "I3")),
     Quirk.FAILED_SYNC_RETRIED: Shown("interleaved", 2_000, ("I1", "I3", "I10")),
+    Quirk.EXPLICIT_LAC_REPLACED: Shown("sorted", 100, ("I1",)),
     Quirk.IDLE_CHECKPOINT_SKIPPED: Shown("db", 100, ("I2", "I3", "I1")),
     Quirk.END_OF_LOG_DENIES: Shown("db-direct", 100, ("I14",)),
     Quirk.EMPTY_MAP_BELIEVED: Shown("db-direct", 400, ("I10", "I12", "I1")),

@@ -208,6 +208,7 @@ class InterleavedLedgerStore:
     def read_entry(self, ledger_id: int, entry_id: int, on_read: ReadCallback, token: object) -> None:
         """Look up the location of an entry, then read it there."""
         try:
+            self.cache.needs_file(ledger_id)
             if entry_id == LAST_ENTRY:
                 entry_id = self.cache.last_entry(ledger_id)
             location = self.cache.get(ledger_id, entry_id) if entry_id >= 0 else 0

@@ -54,6 +54,10 @@ class Quirk(Enum):
     #: An explicit LAC that was kept before a restart does not count for what the bookie tells of the ledger's LAC until somebody
     #: asks for it, so a reader may be told less than before.
     EXPLICIT_LAC_UNLOADED = "explicit-lac-unloaded"
+    #: An explicit LAC is kept in memory without opening the ledger's index file. What opens the file afterwards, a read or an
+    #: ordinary add or a flush, reads the header, and the explicit LAC that is there, or that there is none, takes the place of
+    #: the one that was acknowledged.
+    EXPLICIT_LAC_REPLACED = "explicit-lac-replaced"
     #: Where a log of direct I/O ends before an entry that should be there, the entry is denied, as if it had never been stored.
     END_OF_LOG_DENIES = "end-of-log-denies"
     #: The header of a log of direct I/O tells of the ledgers map before that is written, and a map that is not there counts as

@@ -115,4 +115,7 @@ class Replayer:
             if info is None or info.master_key is None:
                 return False
             self._known.add(ledger_id)
+            if Quirk.EXPLICIT_LAC_REPLACED in self._quirks:
+                # BookKeeper reads the key from the index, which opens its file; so does this, and changes nothing else
+                self._store.set_limbo(ledger_id, in_limbo=info.in_limbo)
         return True

@@ -222,6 +222,7 @@ class SortedLedgerStore:
         self._make_room(len(body))
         if self._table.add(ledger_id, entry_id, body):
             self._taken += len(body)
+        self.interleaved.cache.needs_file(ledger_id)  # for the fence
         self.interleaved.came(ledger_id, entry_id, body)
         self._runs.came(ledger_id, entry_id)
 

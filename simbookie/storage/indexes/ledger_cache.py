@@ -28,9 +28,9 @@ from simbookie.storage.indexes.index_file import (
     IndexHeader,
     index_folder,
     index_name,
-    ledger_of,
     page_position,
 )
+from simbookie.storage.indexes.index_files import index_files
 from simbookie.storage.indexes.pages import IndexPage, PageCollection, neighbours
 from simbookie.storage.ledger_store import OnStep, no_step
 from simbookie.storage.quirks import REPAIRED, Quirk
@@ -39,7 +39,6 @@ from simbookie.storage.sequence import Sequence, WaitingStep, ignore_outcome
 __all__ = ["IndexConfig", "LedgerCache"]
 
 _MIB: Final = 1 << 20
-_RELOCATED: Final = ".rloc"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +107,8 @@ class LedgerCache:
         self._new_names: dict[tuple[Folder, str], Folder] = {}
         #: By ledger, entries that were stored again, with the place of the new copy, which is not known to be durable.
         self._unsettled: dict[int, dict[int, int]] = {}
+        #: With the quirk EXPLICIT_LAC_REPLACED, the explicit LACs in files that BookKeeper would not have opened yet.
+        self._unopened: dict[int, bytes | None] = {}
         self._failed: StorageError | None = None
         self.hits = 0
         self.misses = 0
@@ -115,25 +116,10 @@ class LedgerCache:
     def open(self) -> None:
         """Find all index files."""
         self._forget()
-        for folder in self._folders.all:
-            for upper in folder.disk.folders(folder.path):
-                for lower in folder.disk.folders(folder.file(upper)):
-                    self._open_folder(folder, f"{upper}/{lower}")
-
-    def _open_folder(self, folder: Folder, below: str) -> None:
-        names = folder.disk.names(folder.file(below))
-        for name in names:
-            final = name.removesuffix(_RELOCATED)
-            if final != name:  # a file that was moved to another folder, and not given its name any more
-                if final in names or self._folders.find(f"{below}/{final}") is not None:
-                    folder.remove(f"{below}/{name}")
-                    continue
-                folder.disk.rename(folder.file(f"{below}/{name}"), folder.file(f"{below}/{final}"))
-            ledger_id = ledger_of(final)
-            if ledger_id is not None:
-                self._ledgers.setdefault(ledger_id, folder)
-                # The process that made it may have been killed before its name was durable.
-                self._note_name(folder, below)
+        for ledger_id, folder, below in index_files(self._folders):
+            self._ledgers.setdefault(ledger_id, folder)
+            # The process that made it may have been killed before its name was durable.
+            self._note_name(folder, below)
 
     def close(self) -> None:
         """Close all files. What was not flushed is lost."""
@@ -171,6 +157,7 @@ class LedgerCache:
 
     def set_fenced(self, ledger_id: int) -> bool:
         """Fence the ledger; returns whether it was not fenced before."""
+        self.needs_file(ledger_id)
         handle = self._handle(ledger_id)
         if handle.header.fenced:
             if ledger_id not in self._headers_written:  # one that was killed may have written it, and not synced it
@@ -182,6 +169,7 @@ class LedgerCache:
 
     def set_limbo(self, ledger_id: int, *, in_limbo: bool) -> None:
         """Note whether the ledger's content is uncertain."""
+        self.needs_file(ledger_id)
         handle = self._handle(ledger_id)
         handle.header.in_limbo = in_limbo
         self._set_header_dirty(ledger_id, handle)
@@ -192,6 +180,12 @@ class LedgerCache:
         IndexHeader(handle.header.master_key, explicit_lac=body).encode()
         handle.header.explicit_lac = body
         self._set_header_dirty(ledger_id, handle)
+
+    def needs_file(self, ledger_id: int) -> None:
+        """Something is done for which BookKeeper opens the ledger's file, and reads the header if it is not open."""
+        if Quirk.EXPLICIT_LAC_REPLACED in self._quirks:
+            header = self._handle(ledger_id).header
+            header.explicit_lac = self._unopened.pop(ledger_id, header.explicit_lac)
 
     def _set_header_dirty(self, ledger_id: int, handle: _Handle) -> None:
         handle.is_dirty = True
@@ -211,11 +205,14 @@ class LedgerCache:
         header = IndexHeader.decode(data) if any(data) else IndexHeader()
         handle = _Handle(header, folder, file)
         self._add_handle(ledger_id, handle)
+        if Quirk.EXPLICIT_LAC_REPLACED in self._quirks:
+            self._unopened[ledger_id] = header.explicit_lac
         return handle
 
     def _add_handle(self, ledger_id: int, handle: _Handle) -> None:
         while len(self._handles) >= self.config.open_files_max:
             oldest_id, oldest = next(iter(self._handles.items()))
+            self.needs_file(oldest_id)
             self._write_header(oldest_id, oldest)  # or its fence would be lost
             del self._handles[oldest_id]
             if oldest.file is not None:
@@ -258,6 +255,7 @@ class LedgerCache:
         """
         if page_position(entry_id + 1) > self.config.file_bytes_max:
             raise StorageIOError(f"entry {entry_id} of ledger {ledger_id} is beyond what an index file may hold")
+        self.needs_file(ledger_id)
         page = self._page(ledger_id, entry_id)
         if page[entry_id % PAGE_SLOTS] and Quirk.COPIES_REPLACED_EARLY not in self._quirks:
             self._unsettled.setdefault(ledger_id, {})[entry_id] = location
@@ -384,6 +382,7 @@ class LedgerCache:
         self._dirty.pop(ledger_id, None)
         self._unsynced.pop(ledger_id, None)
         self._unsettled.pop(ledger_id, None)
+        self._unopened.pop(ledger_id, None)
         for known in (self._written_anew, self._doubted, self._headers_written):
             known.discard(ledger_id)
         folder = self._ledgers.pop(ledger_id)
@@ -456,6 +455,7 @@ class LedgerCache:
 
     def _write(self, ledger_id: int) -> None:
         """Write what is dirty: the header, then the pages, those next to each other at once."""
+        self.needs_file(ledger_id)
         handle = self._handle(ledger_id)
         if ledger_id in self._doubted:
             self._write_again(ledger_id, self._file(ledger_id, handle))

@@ -124,6 +124,55 @@ def test_an_explicit_lac_counts_after_a_restart_unless_bookkeeper_is_imitated(
     virtually(story)
 
 
+@pytest.mark.parametrize("kind", FILES)
+@pytest.mark.parametrize("use", ["read", "add", "fence", "flush", "replay"])
+@pytest.mark.parametrize("is_faithful", [True, False])
+def test_an_explicit_lac_is_not_replaced_by_that_of_its_file_unless_bookkeeper_is_imitated(
+    virtually: Virtually, kind: str, use: str, is_faithful: bool
+) -> None:
+    """What uses the file of the index afterwards opens it; a replay that looks up the ledger's key there did so before."""
+    newer = bytes(15) + b"\x08" + b"l" * 16
+
+    async def story() -> None:
+        disk = CountingDisk()
+        quirks = frozenset([Quirk.EXPLICIT_LAC_REPLACED] if is_faithful else [])
+        store = opened(kind, disk, quirks=quirks)
+        for ledger_id, lac in ((3, LAC), (4, None)):
+            store.set_master_key(ledger_id, b"key")
+            store.add_entry(ledger_id, 0, entry(ledger_id, 0))
+            if lac is not None:
+                store.set_explicit_lac(ledger_id, 7, lac)
+        await done(store.flush)
+        store.close()
+        store = opened(kind, disk, quirks=quirks)
+        if use == "replay":
+            store.set_limbo(3, in_limbo=False)
+            store.set_limbo(4, in_limbo=False)
+        assert lac_told(store) == 7
+        for ledger_id in (3, 4):
+            store.set_explicit_lac(ledger_id, 8, newer)
+            assert store.explicit_lac(ledger_id) == newer, "the file is not open yet"
+            if use == "add":
+                store.add_entry(ledger_id, 1, entry(ledger_id, 1))
+            elif use == "fence":
+                store.set_fenced(ledger_id)
+            elif use != "flush":
+                assert await read(store, ledger_id, 0) == entry(ledger_id, 0)
+        if use == "flush":
+            store.add_entry(4, 1, entry(4, 1))
+            await done(store.flush)
+        is_replaced = is_faithful and use != "replay"
+        assert store.explicit_lac(3) == (LAC if is_replaced else newer)
+        assert store.explicit_lac(4) == (None if is_replaced else newer)
+        assert lac_told(store) == 8, "which is in memory alone"
+        for ledger_id in (3, 4):
+            store.set_explicit_lac(ledger_id, 8, newer)
+        await done(store.flush)
+        assert [store.explicit_lac(ledger_id) for ledger_id in (3, 4)] == [newer, newer], "the file is open now"
+
+    virtually(story)
+
+
 def lac_told(store: LedgerStore) -> int:
     info = store.ledger(3)
     assert info is not None
