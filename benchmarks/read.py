@@ -1,6 +1,6 @@
 """Reads of a closed ledger: ranges, batches, and one entry after the other.
 
-``read-range`` reads the ledger by iteration, with the client's default read-ahead of 64 entries; the Java client reads ranges
+``read-range`` reads the ledger by iteration, with the client's default read-ahead of 256 entries; the Java client reads ranges
 of 1,000 entries, one after the other. ``read-striped`` is the same of a ledger whose entries are on two of three bookies, so
 that there are no batches in protocol version 2 either. ``read-batch`` calls for 1,000 entries at a time (version 2 has
 requests for them). ``read-single`` waits for one entry after the other. The ceiling asks for entries one by one, 64 of them
