@@ -20,7 +20,7 @@ TABLE: Final[tuple[tuple[str, str, Mapping[str, str]], ...]] = (
         "AckedReadable",
         "Every acknowledged entry is where readers look for it, and reads deliver what was acknowledged.",
         {
-            "A4": "an acknowledged entry is on a bookie of its write set unless Qa bookies lost it",
+            "A4": "an acknowledged durable entry is on a bookie of its write set unless Qa bookies lost it",
             "A8": "what is read is what was acknowledged",
             "A9": "no read denies a committed entry that fewer than Qa bookies ever lost",
         },
@@ -144,7 +144,7 @@ TABLE: Final[tuple[tuple[str, str, Mapping[str, str]], ...]] = (
         "AckedReplication",
         "An acknowledged entry stays on an ack quorum of its write set, losses aside.",
         {
-            "A5": "an acknowledged entry is on Qa bookies of its write set, less those that lost it",
+            "A5": "an acknowledged durable entry is on Qa bookies of its write set, less those that lost it",
         },
     ),
     (

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from scenarios.checker import codes
 from scenarios.checker.base import Family, Handler, Report
-from scenarios.checker.facts import LedgerFacts
+from scenarios.checker.facts import Ack, LedgerFacts
 from scenarios.checker.metadata import CLOSED, Metadata, changed_ranges
 from scenarios.history.schema import Event, Kind
 
@@ -16,11 +16,14 @@ __all__ = ["AckedReadable"]
 class AckedReadable(Family):
     """Acknowledged entries can be read (A4, A5, A9), closed ledgers are complete (B4), and bookies do not drop them (D12).
 
-    A4, A5: at every moment, of the write set of an acknowledged entry ``e`` under the stored metadata, at least ``Qa -
-    lost(e)`` bookies hold ``e``, and so at least one while ``lost(e) < Qa``. That may change with an acknowledgement, a
-    change of the metadata, or a loss; a loss lowers both sides, so the first two are the moments to look.
+    A4, A5: at every moment, of the write set of an entry ``e`` that was acknowledged as durable, under the stored metadata, at
+    least ``Qa - lost(e)`` bookies hold ``e``, and so at least one while ``lost(e) < Qa``. That may change with an
+    acknowledgement, a change of the metadata, or a loss; a loss lowers both sides, so the first two are the moments to look.
 
     B4: the same for every entry of a closed ledger, acknowledged or not, from when it is closed on.
+
+    What was acknowledged before it was durable (deferred sync) is promised nothing: the ledger may be closed below it, and
+    bookies may come to its write set that never had it.
 
     D12: a bookie drops a ledger only when that is deleted or has no fragment there.
 
@@ -56,7 +59,8 @@ class AckedReadable(Family):
         """Check the copies of the entry."""
         stored = self.facts.stored
         if stored is not None:
-            self._check_acked(event.fields["entry"], stored, event.seq)
+            entry = event.fields["entry"]
+            self._check_acked(entry, self.facts.acked[entry], stored, event.seq)
 
     def on_metadata(self, event: Event) -> None:
         """Check the copies of acknowledged entries under the new metadata."""
@@ -67,8 +71,9 @@ class AckedReadable(Family):
             for first, end in changed_ranges(previous, stored):
                 last = self.facts.max_acked if end is None else min(end - 1, self.facts.max_acked)
                 for entry in range(first, last + 1):
-                    if entry in self.facts.acked:
-                        self._check_acked(entry, stored, event.seq)
+                    ack = self.facts.acked.get(entry)
+                    if ack is not None:
+                        self._check_acked(entry, ack, stored, event.seq)
         if stored.state == CLOSED:
             self._check_closed(stored, event.seq)
 
@@ -84,13 +89,13 @@ class AckedReadable(Family):
             stored.seq,
             event.seq,
         )
-        for entry in self.facts.acked:
-            self._check_acked(entry, stored, event.seq)
+        for entry, ack in self.facts.acked.items():
+            self._check_acked(entry, ack, stored, event.seq)
         if stored.state == CLOSED:
             self._check_closed(stored, event.seq)
 
-    def _check_acked(self, entry: int, stored: Metadata, seq: int) -> None:
-        if not self.facts.recording:
+    def _check_acked(self, entry: int, ack: Ack, stored: Metadata, seq: int) -> None:
+        if not self.facts.recording or not ack.is_durable:
             return
         self.checked["A5"] += 1
         self.checked["A4"] += 1
@@ -101,7 +106,6 @@ class AckedReadable(Family):
         lost = self.facts.losses_of(entry)
         if held >= stored.ack_quorum_size - lost:
             return
-        ack = self.facts.acked[entry]
         told = f"entry {entry}, acknowledged to the application of {ack.actor},"
         where = f"its write set {', '.join(write_set)} under the stored metadata (version {stored.version})"
         if held == 0:
@@ -154,7 +158,7 @@ class AckedReadable(Family):
 
     def _committed_since(self, entry: int) -> int | None:
         ack, stored = self.facts.acked.get(entry), self.facts.stored
-        if ack is not None:
+        if ack is not None and ack.is_durable:
             return ack.seq
         if stored is not None and stored.state == CLOSED and entry <= stored.last_entry:
             return stored.seq

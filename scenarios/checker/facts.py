@@ -197,7 +197,8 @@ class LedgerFacts:
         """APP_ACK: an entry was acknowledged."""
         fields = event.fields
         entry: int = fields["entry"]
-        if entry not in self.acked:
+        known = self.acked.get(entry)
+        if known is None or (fields["durable"] and not known.is_durable):
             self.acked[entry] = Ack(event.seq, event.actor, fields["content"], is_durable=fields["durable"])
         self.max_acked = max(self.max_acked, entry)
         if entry == self.confirmed + 1:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from scenarios.checker.base import Family, Handler, Report
 from scenarios.checker.facts import LedgerFacts
-from scenarios.checker.metadata import CLOSED
 from scenarios.history.schema import Event, Kind
 
 __all__ = ["LacHonest"]
@@ -112,16 +111,16 @@ class LacHonest(Family):
         self._check_visible(event.seq)
 
     def _check_visible(self, seq: int) -> None:
-        stored = self.facts.metadata.current
-        if stored is None or stored.state != CLOSED:
+        end = self.facts.metadata.end
+        if end is None:
             return
         self.checked["F5"] += 1
         lac, lac_seq, actor = self._visible
-        if lac > stored.last_entry:
+        if lac > end.last_entry:
             self.broken(
                 "F5",
-                f"{actor} had LAC {lac}, but the ledger was closed at entry {stored.last_entry}",
+                f"{actor} had LAC {lac}, but the ledger was closed at entry {end.last_entry}",
                 lac_seq,
-                stored.seq,
+                end.seq,
                 seq,
             )

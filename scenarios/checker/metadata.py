@@ -111,15 +111,18 @@ class MetadataTimeline:
     """What the store holds of one ledger now, and what it held before.
 
     ``current`` is what is stored now, ``previous`` what it replaced (None where that is not known), ``versions`` everything
-    that was ever seen stored, by version.
+    that was ever seen stored, by version. ``end`` is what the ledger was seen closed with, of several the one with the lowest
+    last entry: a second close does not make up for the first, nor does a deletion. ``was_deleted`` says whether the ledger was,
+    or may have been, deleted.
     """
 
     def __init__(self) -> None:
         self.current: Metadata | None = None
         self.previous: Metadata | None = None
         self.versions: dict[int, Metadata] = {}
+        self.end: Metadata | None = None
         self.creator = ""
-        self.is_deleted = False
+        self.was_deleted = False
         self._unknown: dict[int, list[Metadata]] = {}
         self._writer_version: dict[str, int] = {}
 
@@ -127,9 +130,11 @@ class MetadataTimeline:
         """Take in a META_CAS."""
         fields = event.fields
         outcome, cause, expected = fields["outcome"], fields["cause"], fields["expected_version"]
+        if cause == "delete" and outcome != "conflict":
+            self.was_deleted = True
         if outcome == "ok":
             if cause == "delete":
-                self.previous, self.current, self.is_deleted = self.current, None, True
+                self.previous, self.current = self.current, None
                 return
             written = Metadata(event, author=event.actor, cause=cause, version=fields["version"])
             if cause == "create" and self._is_known(written):
@@ -140,6 +145,10 @@ class MetadataTimeline:
             attempt = Metadata(event, author=event.actor, cause=cause, version=expected + 1)
             self._unknown.setdefault(expected, []).append(attempt)
 
+    def begins_anew(self, event: Event) -> bool:
+        """Whether a META_CAS creates another ledger of the same id, after this one was deleted, or may have been."""
+        return self.was_deleted and (event.fields["cause"], event.fields["outcome"]) == ("create", "ok")
+
     def on_read(self, event: Event) -> None:
         """Take in a META_READ; an answer older than what is known changes nothing."""
         fields = event.fields
@@ -147,6 +156,8 @@ class MetadataTimeline:
         if fields["outcome"] != "ok" or version < 0:
             return
         if self.current is not None and version <= self.current.version:
+            if fields["state"] == CLOSED and self.end is not None and fields["last_entry"] < self.end.last_entry:
+                self.end = Metadata(event, author="", cause="", version=version)
             return
         found = Metadata(event, author="", cause="", version=version)
         for attempt in self._unknown.get(version - 1, ()):
@@ -183,7 +194,8 @@ class MetadataTimeline:
         is_next = self.current is not None and self.current.version == expected
         self.previous = self.current if is_next else None
         self.current = stored
-        self.is_deleted = False
+        if stored.state == CLOSED and (self.end is None or stored.last_entry < self.end.last_entry):
+            self.end = stored
         self.versions[stored.version] = stored
         if stored.cause in {"create", "ensemble"}:
             self._writer_version[stored.author] = stored.version

@@ -1,7 +1,8 @@
 """The checker of a history that is being recorded or read.
 
 It passes every event first to the facts of its ledger and then to the families that handle its kind. Ledgers are checked
-independently; events without a ledger (the crash of a bookie or client) go to all of them.
+independently; events without a ledger (the crash of a bookie or client) go to all of them. A ledger that is created under the id
+of a deleted one is not judged: clients may still be busy with the former one, and no event says which of the two it is about.
 
 An event with an unknown essential field is skipped and counted in ``skipped``.
 """
@@ -184,7 +185,7 @@ _GETTERS: Final[Mapping[str, Callable[[Mapping[str, Any]], tuple[Any, ...]]]] = 
 class _Ledger:
     """The facts and families of one ledger, and the handlers of each kind of event."""
 
-    __slots__ = ("families", "table")
+    __slots__ = ("facts", "families", "table")
 
     def __init__(
         self,
@@ -194,7 +195,7 @@ class _Ledger:
         restarts: dict[str, tuple[int, str | None]],
         report: Callable[[int, str, str, tuple[int, ...]], None],
     ) -> None:
-        facts = LedgerFacts(ledger, syncing, recording, restarts)
+        facts = self.facts = LedgerFacts(ledger, syncing, recording, restarts)
         report_here = partial(report, ledger)
         self.families = tuple(family(facts, report_here) for family in FAMILIES)
         table: dict[str, list[Handler]] = {
@@ -220,6 +221,10 @@ class _Ledger:
             for kind, handler in family.handlers().items():
                 table.setdefault(kind, []).append(handler)
         self.table: dict[str, tuple[Handler, ...]] = {kind: tuple(handlers) for kind, handlers in table.items()}
+
+    def end(self) -> None:
+        """Judge nothing more."""
+        self.table = {}
 
 
 class OnlineChecker:
@@ -265,15 +270,20 @@ class OnlineChecker:
         ledger = self._ledgers.get(event.ledger)
         if ledger is None:
             if event.ledger < 0:
-                for any_ledger in self._ledgers.values():
-                    for handle in any_ledger.table.get(kind, ()):
-                        handle(event)
+                self._feed_all(event)
                 return
             ledger = self._ledgers[event.ledger] = _Ledger(
                 event.ledger, self._syncing, self._recording, self._restarts, self._report
             )
+        elif kind == Kind.META_CAS and ledger.facts.metadata.begins_anew(event):
+            ledger.end()
         for handle in ledger.table.get(kind, ()):
             handle(event)
+
+    def _feed_all(self, event: Event) -> None:
+        for ledger in self._ledgers.values():
+            for handle in ledger.table.get(event.kind, ()):
+                handle(event)
 
     def finish(self) -> tuple[Violation, ...]:
         """All violations, in the order in which they were found."""

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from scenarios.checker import codes
 from scenarios.checker.base import Family, Handler, Report
 from scenarios.checker.facts import LedgerFacts
-from scenarios.checker.metadata import CLOSED
 from scenarios.history.schema import Event, Kind
 
 __all__ = ["ReadStability"]
@@ -16,8 +15,8 @@ __all__ = ["ReadStability"]
 class ReadStability(Family):
     """An entry that was read stays readable (F3), with the content that was acknowledged (A8).
 
-    F3: once a client read entry ``e``, every later read with a definite answer returns the same content, and the
-    ledger, if it is ever closed, is closed with ``e``. Timeouts and other errors are not definite answers; nor is a denial
+    F3: once a client read entry ``e``, every later read with a definite answer returns the same content, and the ledger, if it is
+    ever closed, is closed with ``e``, each time that it is. Timeouts and other errors are not definite answers; nor is a denial
     under old metadata, or after Qa bookies lost the entry.
 
     A8: every read of an acknowledged entry, before or after, returns what was acknowledged.
@@ -109,14 +108,14 @@ class ReadStability(Family):
         self._check_end(event.seq)
 
     def _check_end(self, seq: int) -> None:
-        stored = self.facts.metadata.current
-        if stored is None or stored.state != CLOSED or self._highest <= stored.last_entry:
+        end = self.facts.metadata.end
+        if end is None or self._highest <= end.last_entry:
             return
         _, found_seq, reader = self._found[self._highest]
         self.broken(
             "F3",
-            f"{reader} read entry {self._highest}, but the ledger was closed at entry {stored.last_entry}",
+            f"{reader} read entry {self._highest}, but the ledger was closed at entry {end.last_entry}",
             found_seq,
-            stored.seq,
+            end.seq,
             seq,
         )

@@ -49,8 +49,6 @@ class RecoveriesAgree(Family):
         """Check the stored end, and writes after the closing one."""
         fields = event.fields
         if fields.get("cause") == "delete":
-            if fields["outcome"] == "ok":
-                self._closing, self._end = None, None  # another ledger may get its id
             return
         if fields["outcome"] == "ok" and fields["state"] == CLOSED:
             self._see_end((fields["last_entry"], fields["length"]), event)

@@ -128,7 +128,7 @@ BOOKIE_MUTANTS: Final = (
     Mutant(
         name="bookie-forgets-what-was-deleted",
         summary="a late add makes a ledger anew that was fenced and deleted",
-        clauses=("D1", "E5"),
+        clauses=("A1", "D1", "E5"),
         in_runs=True,
         past="M51",
         replaces=(Replacement(FencedGraveyard, "holds", always(lambda *_: False)),),

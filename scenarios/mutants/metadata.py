@@ -107,7 +107,7 @@ METADATA_MUTANTS: Final = (
     Mutant(
         name="recovery-closes-over-closed",
         summary="a recovery closes a ledger that another client has closed once more, where it found the end",
-        clauses=("B1", "B2", "B3"),
+        clauses=("B1", "B2", "B3", "F3"),
         in_runs=True,
         past="M12",
         replaces=(Replacement(SealAsRecovered, "is_needed", always(_whatever_is_stored)),),

@@ -1,12 +1,12 @@
 """AckedReadable: an acknowledged entry is there, can be read, and is what was written.
 
-* At every moment from the acknowledgement on, a bookie of its write set holds it, under the metadata stored then.
+* At every moment from the acknowledgement as durable on, a bookie of its write set holds it, under the metadata stored then.
 * No read that began after it was acknowledged, or after the ledger was closed with it, was told that it does not exist.
 * Every read that delivered it, by anyone at any time, delivered the acknowledged content.
 
-The first two are owed only while fewer than Qa bookies ever lost it: an ack quorum of losses is more than the ledger was asked to
-survive. Deleted ledgers owe nothing. A reader with older metadata may ask bookies that never had the entry, so its denials prove
-nothing (:mod:`spark_analysis.invariants.denied_reads`).
+The first two are owed to what was acknowledged as durable, and only while fewer than Qa bookies ever lost it: an ack quorum of
+losses is more than the ledger was asked to survive. Deleted ledgers owe nothing. A reader with older metadata may ask bookies
+that never had the entry, so its denials prove nothing (:mod:`spark_analysis.invariants.denied_reads`).
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ __all__ = ["ACKED_READABLE"]
 
 
 def _gone(facts: Facts) -> DataFrame:
-    """Acknowledged entries at the moments that count for them, as observations."""
-    ack, at = sf.col("ack_seq"), sf.col("at")
+    """Entries acknowledged as durable at the moments that count for them, as observations."""
+    ack, at = sf.col("durable_seq"), sf.col("at")
     gone = tell(
         "A4",
         (sf.col("held") == 0) & (sf.col("lost") < sf.col("ack_quorum_size")),
@@ -45,9 +45,9 @@ def _gone(facts: Facts) -> DataFrame:
 
 
 def _denied(facts: Facts) -> DataFrame:
-    """Denials of entries that were acknowledged, or in the closed ledger, when the read began, as observations."""
-    entry, ack, sent, seq = sf.col("entry"), sf.col("ack_seq"), sf.col("sent"), sf.col("seq")
-    acks = facts.entries.filter(ack.isNotNull()).select(*ENTRY_KEY, "ack_seq")
+    """Denials of entries that were acknowledged as durable, or in the closed ledger, when the read began, as observations."""
+    entry, ack, sent, seq = sf.col("entry"), sf.col("durable_seq"), sf.col("sent"), sf.col("seq")
+    acks = facts.entries.filter(ack.isNotNull()).select(*ENTRY_KEY, "durable_seq")
     end = sf.col("stored_then")
     since = sf.coalesce(
         sf.when(ack < sent, ack), sf.when((end["state"] == "CLOSED") & (entry <= end["last_entry"]), end["seq"])

@@ -1,7 +1,7 @@
-"""AckedReplication: an acknowledged entry stays on an ack quorum of its write set, losses aside.
+"""AckedReplication: an entry acknowledged as durable stays on an ack quorum of its write set, losses aside.
 
-At every moment from the acknowledgement on, of the entry's write set under the metadata stored then, at least Qa bookies hold it,
-less those that ever lost it. Where no bookie holds the entry, that is clause A4's (AckedReadable).
+At every moment from that acknowledgement on, of the entry's write set under the metadata stored then, at least Qa bookies hold
+it, less those that ever lost it. Where no bookie holds the entry, that is clause A4's (AckedReadable).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["ACKED_REPLICATION"]
 
 
 def _observe(facts: Facts) -> DataFrame:
-    ack, at, held = sf.col("ack_seq"), sf.col("at"), sf.col("held")
+    ack, at, held = sf.col("durable_seq"), sf.col("at"), sf.col("held")
     wanted = sf.col("ack_quorum_size") - sf.col("lost")
     short = tell(
         "A5",

@@ -23,8 +23,9 @@ from pyspark.sql import functions as sf
 
 from scenarios.clauses import STATEMENTS
 from scenarios.history import Kind
-from spark_analysis.invariants.expressions import LEDGER_KEY
+from spark_analysis.invariants.expressions import LEDGER_KEY, join_small
 from spark_analysis.invariants.facts import Facts
+from spark_analysis.invariants.left_open import LeftOpen, leave_open
 
 __all__ = ["Invariant", "is_broken", "judge"]
 
@@ -61,18 +62,23 @@ def judge(facts: Facts, invariants: Sequence[Invariant]) -> DataFrame:
     """What ``invariants`` find, in the columns of :data:`spark_analysis.schema.FINDING_SCHEMA`.
 
     A ledger that has the premise of an invariant has a row for each clause that is broken, by the earliest finding of it, or else
-    one row without a clause. What was found wrong is collected before the earliest is taken, because almost always there is
-    nothing: collecting nulls needs a hash table of the ledgers, the least of structs would need all rows sorted.
+    one row without a clause; so has one of which the id was used again, whatever was found. What was found wrong is collected
+    before the earliest is taken, because almost always there is nothing: collecting nulls needs a hash table of the ledgers, the
+    least of structs would need all rows sorted.
     """
     observations = [
         invariant.observe(facts).select(sf.lit(invariant.name).alias("invariant"), *LEDGER_KEY, "findings")
         for invariant in invariants
     ]
+    created = sf.col("created_anew")
+    open_again = sf.array(leave_open(LeftOpen.CREATED_ANEW, created.isNotNull(), [created]))
     return (
         _union(observations)
         .filter(sf.col("ledger") >= 0)
         .groupBy("invariant", *LEDGER_KEY)
         .agg(sf.flatten(sf.collect_list("findings")).alias("findings"))
+        .transform(join_small, _created_anew(facts), on=LEDGER_KEY, how="left")
+        .withColumn("findings", sf.when(created.isNotNull(), open_again).otherwise(sf.col("findings")))
         .select(
             "invariant", *LEDGER_KEY, sf.posexplode_outer(_first_of_each_clause("findings")).alias("nth", "finding")
         )
@@ -83,6 +89,11 @@ def judge(facts: Facts, invariants: Sequence[Invariant]) -> DataFrame:
             *(f"finding.{name}" for name in ("seq", "clause", "witness", "evidence")),
         )
     )
+
+
+def _created_anew(facts: Facts) -> DataFrame:
+    """The ledgers of which the id was used again, which happens to ids that applications choose."""
+    return facts.ledgers.select(*LEDGER_KEY, "created_anew").filter(sf.col("created_anew").isNotNull())
 
 
 def _first_of_each_clause(findings: str) -> Column:

@@ -1,8 +1,8 @@
 """Where the copies of entries are at every moment that counts, which AckedReadable, AckedReplication and ClosedAtQuorum judge.
 
-Whether enough bookies of an entry's write set hold it may change with the entry's acknowledgement, with the metadata, and when a
-bookie drops the ledger. A loss lowers what is there and what is wanted, and a copy more only helps; so these are the moments to
-look at. Where no bookie recorded what it stores, nothing is known of copies.
+Whether enough bookies of an entry's write set hold it may change with the entry's acknowledgement as durable (one that says less
+promises nothing), with the metadata, and when a bookie drops the ledger. A loss lowers what is there and what is wanted, and a
+copy more only helps; so these are the moments to look at. Where no bookie recorded what it stores, nothing is known of copies.
 """
 
 from __future__ import annotations
@@ -73,20 +73,20 @@ def _turns(events: DataFrame) -> DataFrame:
 
 
 def held_entries(events: DataFrame, rare: DataFrame, images: DataFrame, entries: DataFrame) -> DataFrame:
-    """A row for each entry that is acknowledged or in a closed ledger, and each moment that counts for it.
+    """A row for each entry that is acknowledged as durable or in a closed ledger, and each moment that counts for it.
 
     * ``at``: the event of the moment; ``image``: the metadata that is stored then; ``ack_quorum_size``;
-    * ``ack_seq``: when the entry was first acknowledged; null where it was not, or later;
+    * ``durable_seq``: when the entry was first acknowledged as durable; null where it was not, or later;
     * ``is_inside``: whether the ledger is closed then, and not below the entry;
     * ``held``: how many bookies of its write set hold it, ``holders``: the events by which they stored it;
     * ``lost``: how many bookies, wherever, ever lost it.
     """
-    entry, ack, at = sf.col("entry"), sf.col("ack_seq"), sf.col("at")
+    entry, ack, at = sf.col("entry"), sf.col("durable_seq"), sf.col("at")
     ledgers = join_small(images, _drops(rare), on=LEDGER_KEY, how="left")
     is_end = sf.exists("images", lambda image: (image["state"] == "CLOSED") & (entry <= image["last_entry"]))
     placed = (
         join_small(entries.filter(entry >= 0), recorded(entries), on=("history",), how="left_semi")
-        .select(*ENTRY_KEY, "ack_seq", "copies")
+        .select(*ENTRY_KEY, "durable_seq", "copies")
         .transform(join_small, ledgers, on=LEDGER_KEY, how="inner")
         .filter(ack.isNotNull() | is_end)
     )
@@ -126,7 +126,7 @@ def held_entries(events: DataFrame, rare: DataFrame, images: DataFrame, entries:
             "at",
             "image",
             "ack_quorum_size",
-            sf.when(ack <= at, ack).alias("ack_seq"),
+            sf.when(ack <= at, ack).alias("durable_seq"),
             is_true((sf.col("image.state") == "CLOSED") & (entry <= sf.col("image.last_entry"))).alias("is_inside"),
             "holders",
             sf.size("holders").alias("held"),

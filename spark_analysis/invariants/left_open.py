@@ -36,6 +36,8 @@ class LeftOpen(StrEnum):
     LOST_WRITE = "lost write"
     #: The run did not come to its end before the ledger did, or the history does not say that it did.
     CUT_OFF = "cut off"
+    #: Another ledger got the id of one that was deleted, and events do not say which of the two they are about.
+    CREATED_ANEW = "created anew"
 
 
 def leave_open(reason: LeftOpen, is_open: Column, evidence: Sequence[Column] = ()) -> Column:

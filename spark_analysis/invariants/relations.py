@@ -95,10 +95,12 @@ def ledgers(rare: DataFrame) -> DataFrame:
       that were deleted, or whose metadata may have been changed, after the last version known, by a write whose client never
       learned the outcome.
     * ``lost_write``: that write; ``lost_close``: one that would have closed the ledger. Null if there is none. ``is_deleted``.
+    * ``created_anew``: the creation of another ledger of its id, after it was deleted, or may have been; null if there is none.
     """
     is_stored, is_applied = is_stored_metadata(), is_applied_write()
     is_lost_write = is_kind(Kind.META_CAS) & (sf.col("outcome") == "unknown")
     is_delete = is_kind(Kind.META_CAS) & (sf.col("cause") == "delete") & (sf.col("outcome") != "conflict")
+    is_creation = is_applied & (sf.col("cause") == "create")
     lost = sf.struct("expected_version", "seq")
     sizes = ("ensemble_size", "write_quorum_size", "ack_quorum_size")
     placement = sf.struct("seq", "version", "cause", "fragments")
@@ -114,7 +116,8 @@ def ledgers(rare: DataFrame) -> DataFrame:
             sf.max(sf.when(is_stored, sf.struct("version", "state", "last_entry", "fragments"))).alias("latest"),
             sf.max(sf.when(is_lost_write, lost)).alias("lost_write"),
             sf.max(sf.when(is_lost_write & is_closed(), lost)).alias("lost_close"),
-            sf.max(is_delete).alias("is_deleted"),
+            sf.min(sf.when(is_delete, sf.col("seq"))).alias("deleted"),
+            sf.max(sf.when(is_creation, sf.col("seq"))).alias("created"),
         )
     )
     latest = sf.col("latest")
@@ -124,7 +127,7 @@ def ledgers(rare: DataFrame) -> DataFrame:
         return sf.when(sf.coalesce(version >= latest["version"], version.isNotNull()), sf.col(write)["seq"])
 
     is_known = ~is_true(sf.col("lost_write")["expected_version"] >= latest["version"])
-    is_final = (latest["state"] == "CLOSED") & is_known & ~is_true(sf.col("is_deleted"))
+    is_final = (latest["state"] == "CLOSED") & is_known & sf.col("deleted").isNull()
     image = sf.struct(latest["last_entry"].alias("last_entry"), latest["fragments"].alias("fragments"))
     return known.select(
         *LEDGER_KEY,
@@ -132,7 +135,8 @@ def ledgers(rare: DataFrame) -> DataFrame:
         *("placements", "end", "closed", "close"),
         sf.when(is_final, image).alias("final"),
         *(in_doubt(write).alias(write) for write in ("lost_write", "lost_close")),
-        is_true(sf.col("is_deleted")).alias("is_deleted"),
+        sf.col("deleted").isNotNull().alias("is_deleted"),
+        sf.when(sf.col("created") > sf.col("deleted"), sf.col("created")).alias("created_anew"),
     )
 
 

@@ -15,6 +15,7 @@ from tests.spark_analysis import (  # noqa: F401  they plant when imported
     plants_of_contents,
     plants_of_cookies,
     plants_of_cursors,
+    plants_of_ends,
     plants_of_entries,
     plants_of_ledgers,
     plants_of_logs,

@@ -51,8 +51,7 @@ SHIPPED: Final = (
 HARMLESS: Final = (("calm-writes", 1, "recovery-reads-do-not-fence"),)
 
 
-#: A run of every mutant in which its history gives it away. Of those left out, most only make a run never end; after a
-#: second close, and after a deletion, the witnesses differ about what the end of the ledger is.
+#: A run of every mutant in which its history gives it away; those left out only make a run never end.
 CAUGHT: Final = (
     ("lost-fence", 13, "recovery-reads-do-not-fence"),
     ("lost-reads", 13, "recovery-takes-silence-for-denial"),
@@ -83,6 +82,7 @@ CAUGHT: Final = (
     ("writer-dies-before-ack", 0, "bookie-refuses-recovery-adds"),
     ("crash-before-fence-is-durable", 0, "fence-is-answered-before-it-is-durable"),
     ("fence-lost-late-add", 0, "fenced-bookie-fills-gaps"),
+    ("delete-meets-zombie", 0, "bookie-forgets-what-was-deleted"),
     ("replaced-disk-refused", 0, "bookie-ignores-its-cookie"),
     ("replaced-disk-forced", 0, "bookie-vouches-for-what-it-lost"),
     ("replaced-disks-checked-and-zombie", 0, "bookie-in-doubt-leaves-closed-ledgers-unfenced"),
@@ -96,6 +96,7 @@ CAUGHT: Final = (
     ("writer-dies-before-ack", 0, "recovery-does-not-mark"),
     ("close-meets-recovery", 0, "close-takes-conflict-for-success"),
     ("zombie-returns", 0, "writer-closes-over-closed"),
+    ("two-recoverers", 0, "recovery-closes-over-closed"),
     ("slow-change", 0, "change-sorts-its-ensemble"),
     ("repair-meets-writer", 0, "conflict-refreshes-the-version-only"),
     ("change-lost", 0, "unknown-write-counts-as-made"),

@@ -44,6 +44,15 @@ def lost_replacement(ledger: int) -> Story:
     return story
 
 
+def created_anew(ledger: int) -> Story:
+    """A ledger that was closed too low and deleted, and another one of its id."""
+    story = truncating(ledger)
+    story.cas("delete", "admin", version=story.version)
+    story.version = -1
+    story.create()
+    return story
+
+
 def unanswered(ledger: int) -> Story:
     """An append of which the application was told nothing."""
     story = unfinished(ledger)
@@ -81,6 +90,10 @@ LEFT_OPEN: dict[str, tuple[Story, dict[str, str | int]]] = {
     "cut-off-and-broken": (
         completed(truncating(1), is_over=False),
         {"NoLacTruncation": 1, "AddResolves": "holds"},
+    ),
+    "created-anew": (
+        completed(created_anew(1)),
+        {"NoLacTruncation": "created anew", "AckedReadable": "created anew", "AddResolves": "created anew"},
     ),
 }
 OPEN_TO = ("NoLacTruncation", "VisibleLacBounded", "AckedReadable", "ClosedAtQuorum", "AddResolves", "CloseKeepsAcks")
@@ -120,6 +133,11 @@ def test_what_a_history_leaves_open_neither_holds_nor_is_violated(spark: SparkSe
 REAL_LEDGERS = relations.ledgers
 
 
+def ids_used_once(rare: DataFrame) -> DataFrame:
+    """Events of one id are taken for those of one ledger."""
+    return REAL_LEDGERS(rare).withColumn("created_anew", sf.lit(None).cast("bigint"))
+
+
 def ends_forgotten(rare: DataFrame, ledgers: DataFrame) -> DataFrame:
     """Where nobody knows how a ledger ended, nothing is said."""
     return open_ends(rare, ledgers).filter("false")
@@ -147,6 +165,7 @@ def runs_always_end(rare: DataFrame) -> DataFrame:
             id="ends",
         ),
         pytest.param((relations, "ledgers"), lost_writes_forgotten, {"lost-close", "replaced"}, id="lost writes"),
+        pytest.param((relations, "ledgers"), ids_used_once, {"created-anew"}, id="created anew"),
         pytest.param((open_ends_module, "run_ends"), runs_always_end, {"cut-off", "unanswered"}, id="cut off"),
     ],
 )
