@@ -173,9 +173,7 @@ class Swarm:
         for index in range(rng.choice((0, 0, 1, 2))):
             self.others.append(f"reader-{index}")
             programs.append(Program(f"reader-{index}", self._following()))
-        # A repair owes no copies of what was acknowledged before it was durable and is above the end; A5 says it does.
-        deferred = any(getattr(call.operation, "deferred", False) for program in programs for call in program.calls)
-        if rng.random() < 0.1 and not deferred:
+        if rng.random() < 0.1:
             self.others.append("repairer")
             programs.append(Program("repairer", self._repairing()))
         if self.mode == LOGS:

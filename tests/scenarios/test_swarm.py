@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import scenarios.runner
+from scenarios.history import Kind
 from scenarios.model import TransportKind
 from scenarios.plan import parse_plan, print_plan
 from scenarios.plan.faults import FAULTS, Budget, Wipe
@@ -18,6 +19,7 @@ from scenarios.plan.swarm import CAMPAIGNS, LIVENESS, LOGS, SAFETY, draw_swarm
 from scenarios.replaying import replay_history
 from scenarios.runner import run_scenario
 from simbookie.storage.kinds import StoreKind
+from tests.scenarios.played import play
 
 #: What swarms do not draw, because a plan has to be written for it.
 UNDRAWN_FAULTS = {"lose", "start", "restart", "resume", "heal"}
@@ -86,6 +88,19 @@ def test_swarms_accuse_nobody(mode: str, transport: TransportKind) -> None:
     for seed in range(6):
         result = run_scenario(mode, seed, transport=transport)
         assert (result.verdict, result.problem, result.violations) == ("ok", "", ()), f"seed {seed}"
+
+
+@pytest.mark.parametrize("seed", [229, 1299])
+def test_a_repair_of_a_ledger_with_deferred_sync_is_accused_of_nothing(seed: int) -> None:
+    """These are seeds in which it gives other bookies to entries that were acknowledged, not durable, and then cut off."""
+    run = play(SAFETY, seed)
+    ends = {close.ledger: close.fields["last_entry"] for close in run.of(Kind.META_CAS, cause="close", outcome="ok")}
+    repaired = {change.ledger for change in run.of(Kind.META_CAS, cause="rereplicate", outcome="ok")}
+    assert any(
+        not ack.fields["durable"] and ack.ledger in repaired and ack.fields["entry"] > ends[ack.ledger]
+        for ack in run.of(Kind.APP_ACK)
+    )
+    assert (run.result.verdict, run.result.violations) == ("ok", ())
 
 
 @pytest.mark.sweep
