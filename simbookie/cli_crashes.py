@@ -10,9 +10,10 @@ from typing import Annotated, Any, Final
 import typer
 
 from simbookie.cli_options import EXIT_FAILURE, Json
+from simbookie.crashes.hunts import Hunt, hunt_all, name_of
 from simbookie.crashes.invariants import INVARIANTS
 from simbookie.crashes.kinds import STORE_KINDS
-from simbookie.crashes.sweep import CrashSweep, QuirkHunt, hunt_quirks, sweep
+from simbookie.crashes.sweep import CrashSweep, sweep
 from simbookie.storage.quirks import FAITHFUL, REPAIRED, Quirk
 
 __all__ = ["add_to"]
@@ -25,8 +26,9 @@ or the power fails, up to five times, before steps that chance chooses. After ea
 there. Runs are made of their seed alone; the digest tells whether two sweeps were the same.
 
 With --quirks faithful each of BookKeeper's defects is switched on by itself, over a store that it concerns, until runs show it,
-within its budget of runs; where chance does not come to it, a fixed recipe shows it, or a test of its own. The same run without
-the defect has to violate nothing. --runs is the budget of each then, instead of its own, and --storage has no effect.
+within its budget of runs; where chance does not come to it, a fixed recipe shows it. What shows is an invariant that is violated,
+or, of a defect that violates none, an answer that is another one without it. The same run without the defect has to violate
+nothing. --runs is the budget of those that chance shows then, instead of their own, and --storage has no effect.
 
 \b
 Examples:
@@ -39,7 +41,8 @@ Examples:
 Exit codes: 0 nothing was violated, or with --quirks faithful each defect was seen, and only where it was switched on; 1
 otherwise; 2 wrong usage.
 With --json: {"storage", "quirks", "runs", "crashes", "steps", "violated", "violations", "digest", "wall_seconds"}, with
---quirks faithful {"hunts": [{"quirk", "storage", "way", "budget", "run", "violated", "absent_repaired"}], "tested": [quirk]}.
+--quirks faithful {"hunts": [{"quirk", "storage", "way", "budget", "run", "violated", "answers": {"faithful", "repaired"} or null,
+"absent_repaired"}]}.
 """
 
 
@@ -63,7 +66,7 @@ def crashes(
     if storage not in STORE_KINDS:
         raise typer.BadParameter(f"must be {' or '.join(STORE_KINDS)}, got {storage!r}", param_hint="--storage")
     if quirks == "faithful":
-        hunts = hunt_quirks(seed, budget=runs, processes=processes, progress=_progress("quirks", "shown"))
+        hunts = hunt_all(seed, budget=runs, processes=processes, progress=_progress("defects", "shown"))
         typer.echo(json.dumps(_quirks_json(hunts)) if as_json else _quirk_table(hunts))
         is_fine = all(each.is_shown for each in hunts)
     else:
@@ -117,24 +120,23 @@ def _report(result: CrashSweep) -> str:
     return "\n".join([*lines, f"digest {result.digest}"])
 
 
-def _untold(hunts: list[QuirkHunt]) -> list[str]:
-    """The quirks that tests show only."""
-    return sorted(quirk.value for quirk in FAITHFUL - {each.quirk for each in hunts})
+def _quirks_json(hunts: list[Hunt]) -> dict[str, Any]:
+    return {"hunts": [each.as_json() for each in hunts]}
 
 
-def _quirks_json(hunts: list[QuirkHunt]) -> dict[str, Any]:
-    return {"hunts": [each.as_json() for each in hunts], "tested": _untold(hunts)}
-
-
-def _quirk_table(hunts: list[QuirkHunt]) -> str:
-    lines = [f"{'quirk':32} {'store':12} {'way':7} {'budget':>6} {'run':>5}  violated"]
+def _quirk_table(hunts: list[Hunt]) -> str:
+    head = (
+        f"{'defect':32} {'store':12} {'way':7} {'budget':>6} {'run':>5}  violated, or answered (and without the defect)"
+    )
+    lines = [head]
     for each in hunts:
-        told = ", ".join(each.invariants) or "NOT SEEN"
+        told = ", ".join(each.violated)
+        if each.answers is not None:
+            told = f"{each.answers[0]} ({each.answers[1]})"
+        if not each.run:
+            told = f"NOT SEEN {told}".rstrip()
         if not each.is_absent_repaired:
             told += ", and SOMETHING WITHOUT IT"
-        lines.append(f"{each.quirk.value:32} {each.kind:12} {each.way:7} {each.budget:6} {each.run or '-':>5}  {told}")
-    tested = _untold(hunts)
-    lines += [
-        f"{name:32} {'-':12} {'test':7} {1:6} {'-':>5}  docs/reference/bookie-defects.md names it" for name in tested
-    ]
+        name = name_of(each.switch)
+        lines.append(f"{name:32} {each.kind:12} {each.way:7} {each.budget:6} {each.run or '-':>5}  {told}")
     return "\n".join(lines)

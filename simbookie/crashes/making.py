@@ -9,7 +9,8 @@ from simbookie.crashes.kinds import STORE_KINDS
 from simbookie.crashes.settings import RunSettings
 from simbookie.storage.disk.simulated import SimulatedDisk
 from simbookie.storage.folders import Folder, Folders
-from simbookie.storage.journaled import JournaledConfig, JournaledStorage
+from simbookie.storage.journaled import JournaledStorage
+from simbookie.storage.journaled_config import JournaledConfig
 from simbookie.storage.ledger_store import LedgerStore
 from simbookie.storage.steps import OnStep, no_step
 
@@ -40,7 +41,12 @@ def storage_on(
         journal_folders(settings, disk),
         ledger_folders(settings, disk),
         store_on(settings, disk, on_step),
-        JournaledConfig(journal=settings.journal, flush_interval_s=0.05, compaction=settings.compaction),
+        JournaledConfig(
+            journal=settings.journal,
+            flush_interval_s=0.05,
+            mark_gap_s=settings.mark_gap_s,
+            compaction=settings.compaction,
+        ),
         quirks=settings.quirks,
         on_step=on_step,
         **options,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -37,8 +38,9 @@ class Promises:
     #: Entries that were being sent again when the bookie was killed: they are there, perhaps with another body.
     torn: dict[EntryKey, None] = field(default_factory=dict)
     next_ids: Counter[int] = field(default_factory=Counter)
-    #: Ledgers that the metadata store has.
+    #: Ledgers that the metadata store has, and those of them that are closed there.
     ledgers: dict[int, None] = field(default_factory=dict)
+    closed: dict[int, None] = field(default_factory=dict)
 
     def added(self, key: EntryKey, body: bytes, *, is_recovery: bool, is_soft: bool) -> None:
         """An add was acknowledged."""
@@ -73,20 +75,34 @@ class Promises:
         self.ledgers.pop(ledger_id, None)
         self.fences.pop(ledger_id, None)
         self.lacs.pop(ledger_id, None)
+        self.closed.pop(ledger_id, None)
         for table in (self.entries, self.ordinary, self.soft):
             for key in [key for key in table if key[0] == ledger_id]:
                 del table[key]
 
-    def crashed(self, mode: CrashMode, *, is_soft: bool) -> None:
-        """What was acknowledged before it was synced may be gone with the power; with ``is_soft`` fences and LACs are, too."""
+    def crashed(self, mode: CrashMode, *, is_soft: bool, journals_entries: bool) -> None:
+        """What was acknowledged before it was synced may be gone with the power; with ``is_soft`` fences and LACs are, too.
+
+        Without ``journals_entries`` soft entries may be gone with the process.
+        """
         self.torn.update(dict.fromkeys(key for key in +self.resent))
         self.resent.clear()
-        if mode is not CrashMode.POWER_LOSS:
+        if mode is not CrashMode.POWER_LOSS and journals_entries:
             return
-        for key in self.soft:
-            del self.entries[key]
-            self.ordinary.pop(key, None)
+        self._lose(self.soft)
         self.soft.clear()
-        if is_soft:
+        if is_soft and mode is CrashMode.POWER_LOSS:
             self.fences.clear()
             self.lacs = {ledger_id: list(range(-1, lacs[-1] + 1)) for ledger_id, lacs in self.lacs.items()}
+
+    def lost_disk(self) -> dict[int, None]:
+        """The disk is gone: nothing is promised any more. Entries are to be had from other bookies; returns the fences."""
+        self._lose(self.entries)
+        self.lacs.clear()
+        fences, self.fences = self.fences, {}
+        return fences
+
+    def _lose(self, keys: Iterable[EntryKey]) -> None:
+        for key in list(keys):
+            for table in (self.entries, self.ordinary, self.soft):
+                table.pop(key, None)

@@ -19,7 +19,7 @@ from simbookie.crashes.subject import Subject
 from simbookie.storage.base import CrashMode, StorageError
 from simbookie.storage.quirks import REPAIRED, Quirk
 
-__all__ = ["CrashRun", "crash_run", "play_life", "repeated"]
+__all__ = ["CrashRun", "Refused", "crash_run", "play_life", "repeated", "run_with"]
 
 _STEPS_MAX: Final = 110
 #: Steps that few lives come to by themselves: a part of the lives end where they come to one of them.
@@ -68,25 +68,34 @@ class CrashRun:
     settings: RunSettings = field(default_factory=lambda: RunSettings("", 0))
 
 
-class _Refused(Exception):
+class Refused(Exception):
     """The bookie does not start any more."""
 
 
 async def _life(
-    subject: Subject, operations: list[Operation], rng: Random, *, ends_in_order: bool, is_last: bool
+    subject: Subject,
+    operations: list[Operation],
+    rng: Random,
+    *,
+    before: list[Operation],
+    first: list[Operation],
+    ends_in_order: bool,
+    is_last: bool,
 ) -> None:
     await after.before_start(subject)
     if is_last:
         await after.replay_is_idempotent(subject)
         await after.damage_is_told(subject, rng)
+    player = Player(subject, KEY)
+    await player.play(before, is_alive=False)
     try:
         await subject.start()
     except StorageError as error:
         invariant = "I4" if "is missing" in str(error) else "I1"
         subject.violated(invariant, f"the bookie does not start: {error}")
-        raise _Refused from error
+        raise Refused from error
+    await player.play(first)
     await after.promises_kept(subject)
-    player = Player(subject, KEY)
     await player.play(operations)
     await player.end()
     may_stop = not subject.must_lose_power and subject.bookie.state is BookieState.RUNNING
@@ -102,12 +111,26 @@ def play_life(
     until: str = "",
     lag_s: float = 0.0,
     mode: CrashMode = CrashMode.PROCESS,
+    before: list[Operation] | None = None,
+    first: list[Operation] | None = None,
     ends_in_order: bool = False,
     is_last: bool = False,
 ) -> str | None:
-    """One life of ``subject``: it starts, is held to its promises, does ``operations``, and ends at a step, or thereafter."""
+    """One life of ``subject``: it starts, is held to its promises, does ``operations``, and ends at a step, or thereafter.
+
+    ``before`` is done before it starts, ``first`` before it is held to anything.
+    """
     rng = Random(subject.settings.seed)  # noqa: S311
-    story = partial(_life, subject, operations, rng, ends_in_order=ends_in_order, is_last=is_last)
+    story = partial(
+        _life,
+        subject,
+        operations,
+        rng,
+        before=before or [],
+        first=first or [],
+        ends_in_order=ends_in_order,
+        is_last=is_last,
+    )
     return subject.live(story, crash_at=crash_at, until=until, lag_s=lag_s, mode=mode)
 
 
@@ -119,10 +142,11 @@ def crash_run(
 ) -> CrashRun:
     """The run of a seed. ``planted`` has a defect while its context lasts."""
     with planted():
-        return _run(RunSettings.draw(kind, seed, quirks))
+        return run_with(RunSettings.draw(kind, seed, quirks))
 
 
-def _run(settings: RunSettings) -> CrashRun:
+def run_with(settings: RunSettings) -> CrashRun:
+    """The run of a seed with other settings than it draws."""
     rng = Random(f"run {settings.seed}")  # noqa: S311
     stalls, rolls = Random(f"stalls {settings.seed}"), Random(f"rolls {settings.seed}")  # noqa: S311
     subject = Subject(settings)
@@ -158,7 +182,7 @@ def _run(settings: RunSettings) -> CrashRun:
                 break
         else:
             play_life(subject, [], is_last=True)
-    except _Refused:
+    except Refused:
         pass
     except Exception as error:  # noqa: BLE001  a run that breaks is a finding, whatever broke it
         subject.violations.append(StorageViolation("error", f"{type(error).__name__}: {error}"))
@@ -176,7 +200,7 @@ def repeated(run: CrashRun) -> list[StorageViolation]:
     """I15, for one run in some: made again, it is the same."""
     if run.seed % _REPEATED:
         return []
-    again = _run(run.settings)
+    again = run_with(run.settings)
     return (
         [] if again.digest == run.digest else [StorageViolation("I15", f"run {run.seed} was another the second time")]
     )

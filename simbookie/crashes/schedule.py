@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from random import Random
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final
@@ -19,6 +20,7 @@ from bkclient.wire.messages import (
 )
 from simbookie.bookie import BookieState
 from simbookie.crashes import after
+from simbookie.crashes.questions import QUESTIONS
 from simbookie.storage.base import CrashMode, StorageError
 from simbookie.storage.disk.faults import DiskFault, DiskFaultKind, DiskOperation
 from simbookie.storage.steps import CrashPoint
@@ -117,11 +119,12 @@ class Player:
         self._collecting: asyncio.Task[None] | None = None
         #: What this life took, acknowledged or not.
         self._stored: dict[tuple[int, int], bytes] = {}
+        self._empty_disk: Callable[[], None] | None = None
 
-    async def play(self, operations: list[Operation]) -> None:
-        """One after the other, as long as the bookie serves."""
+    async def play(self, operations: list[Operation], *, is_alive: bool = True) -> None:
+        """One after the other, as long as the bookie serves; without ``is_alive``, before it does."""
         for name, *arguments in operations:
-            if self._subject.fatal is not None or self._subject.bookie.state is not BookieState.RUNNING:
+            if is_alive and (self._subject.fatal is not None or self._subject.bookie.state is not BookieState.RUNNING):
                 return
             await getattr(self, name)(*arguments)
 
@@ -175,7 +178,7 @@ class Player:
     async def _add(self, ledger_id: int, entry_id: int, body: bytes, kind: str) -> None:
         loop, bookie, subject = asyncio.get_running_loop(), self._subject.bookie, self._subject
         is_recovery, is_deferred = kind == "recovery", kind == "deferred"
-        is_soft = is_deferred or not subject.settings.sync_data
+        is_soft = is_deferred or not (subject.settings.sync_data and subject.settings.write_data)
         key = (ledger_id, entry_id)
         if is_recovery:
             self._promises.ordinary.pop(key, None)
@@ -185,6 +188,7 @@ class Player:
 
         def respond(response: Response) -> None:
             statuses.append(response.status)
+            subject.last_answer = response.status.name
             subject.note(key, response.status.name)
             if is_recovery:
                 # One that could not be synced may be in the journal, torn.
@@ -302,6 +306,10 @@ class Player:
         ledger_id = self._ledger(slot)
         self._promises.delete(ledger_id)
 
+    async def close(self, slot: int) -> None:
+        """A client closes the ledger."""
+        self._promises.closed[self._ledger(slot)] = None
+
     async def create_again(self, ledger_id: int) -> None:
         """A ledger that was deleted has metadata once more, and its entries count from now on."""
         self._promises.ledgers[ledger_id] = None
@@ -325,6 +333,29 @@ class Player:
             asyncio.get_running_loop().call_soon(_raise, point)
 
         self._collecting = asyncio.create_task(run())
+
+    async def collect_when_due(self) -> None:
+        """From now on the garbage collector runs at its intervals."""
+        assert self._subject.collector is not None
+        self._collecting = asyncio.create_task(self._subject.collector.run())
+
+    async def fill_disk(self, used: int, left: int) -> None:
+        """Something else takes so many bytes of the disk, and so many are left, until the next :meth:`empty_disk`."""
+        disk = self._subject.disk
+        file = disk.create("other")
+        file.write(0, bytes(used))
+        file.close()
+        self._empty_disk = disk.fill(left)
+
+    async def empty_disk(self) -> None:
+        """There is room again."""
+        assert self._empty_disk is not None, "it was filled"
+        self._empty_disk()
+        self._subject.disk.remove("other")
+
+    async def ask(self, question: str, *about: Any) -> None:
+        """Have one of the :data:`~simbookie.crashes.questions.QUESTIONS` answered."""
+        self._subject.answers.append(await QUESTIONS[question](self._subject, *about))
 
     async def fault(self, operation: DiskOperation, kind: DiskFaultKind, path: str, skip: int, amount: int) -> None:
         """The disk fails one operation soon."""

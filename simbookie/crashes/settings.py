@@ -16,6 +16,7 @@ _MINOR_S = 2.0
 _MAJOR_S = 5.0
 #: The part of runs in which an index in a database is written a few rows at a time.
 _IN_FEW_ROWS = 0.3
+_MARK_GAPS_S = (0.0, 0.0, 0.002, 0.02)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,12 @@ class RunSettings:
     #: Whether a sync of a file makes names durable too.
     syncs_cover_names: bool = True
     sync_data: bool = True
+    #: Whether journals have entries at all.
+    write_data: bool = True
+    #: Whether a fencing read that finds nothing is answered when its fence is durable.
+    error_waits_for_fence: bool = True
+    #: Seconds between looking at the marks of two journals when a checkpoint is due.
+    mark_gap_s: float = 0.0
     in_transactions: bool = False
     backups_max: int = 0
     #: Whether operations of the disk fail now and then.
@@ -43,6 +50,7 @@ class RunSettings:
     def draw(cls, kind: str, seed: int, quirks: frozenset[Quirk]) -> RunSettings:
         """Those of a run."""
         rng, batches = Random(f"settings {seed}"), Random(f"batches {seed}")  # noqa: S311
+        gaps = Random(f"gaps {seed}")  # noqa: S311
         return cls(
             kind,
             seed,
@@ -55,6 +63,7 @@ class RunSettings:
             has_faults=rng.random() < 0.3,
             is_compacting=rng.random() < 0.25,
             is_rolling=rng.random() >= 0.9 or Quirk.ROLLED_FILE_SYNCED_LATE in quirks,
+            mark_gap_s=gaps.choice(_MARK_GAPS_S),
             limits=StoreLimits(batch_rows=2) if batches.random() < _IN_FEW_ROWS else StoreLimits(),
         )
 
@@ -73,6 +82,7 @@ class RunSettings:
             backups_max=self.backups_max,
             queue_size=20,
             sync_data=self.sync_data,
+            write_data=self.write_data,
             page_cache_flush_interval_s=0.05,
             format_version=5 if Quirk.EXPLICIT_LAC_UNWRITTEN in self.quirks else 6,
         )

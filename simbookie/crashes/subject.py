@@ -14,7 +14,7 @@ from random import Random
 from typing import Any, cast
 
 from bkclient.errors import NoSuchLedger
-from bkclient.ledger import Fragment, LedgerMetadata, Versioned
+from bkclient.ledger import Fragment, LedgerMetadata, LedgerState, Versioned
 from bkclient.metadata.base import MetadataStore
 from simbookie.bookie import Bookie, BookieState
 from simbookie.config import BookieConfig
@@ -24,6 +24,7 @@ from simbookie.crashes.model import Promises
 from simbookie.crashes.settings import RunSettings
 from simbookie.crashes.watch import Watch
 from simbookie.garbage import GarbageCollector, GarbageConfig
+from simbookie.integrity import IntegrityCheck
 from simbookie.storage.base import CrashMode, StorageError
 from simbookie.storage.disk.simulated import DiskCosts, SimulatedDisk
 from simbookie.storage.steps import CrashPoint
@@ -68,7 +69,8 @@ class Registry:
         """One of them."""
         if ledger_id not in self._promises.ledgers:
             raise NoSuchLedger(ledger_id=ledger_id)
-        return Versioned(LedgerMetadata(ledger_id, 1, 1, 1, (Fragment(0, ("b0",)),)), 0)
+        state = LedgerState.CLOSED if ledger_id in self._promises.closed else LedgerState.OPEN
+        return Versioned(LedgerMetadata(ledger_id, 1, 1, 1, (Fragment(0, ("b0",)),), state), 0)
 
 
 class Subject:
@@ -83,9 +85,11 @@ class Subject:
         self.seen = Counter[str]()
         self.digest = hashlib.sha256()
         self.fatal: StorageError | None = None
+        self._opened: asyncio.Future[None] | None = None
         self.watch = Watch(self)
         self.storage = storage_on(settings, self.disk, self.step, on_fatal=self._failed)
-        self.bookie = Bookie("b0", self.storage, BookieConfig(), self.watch, wall_clock=lambda: 0.0)
+        config = BookieConfig(error_waits_for_fence=settings.error_waits_for_fence)
+        self.bookie = Bookie("b0", self.storage, config, self.watch, wall_clock=lambda: 0.0)
         self.collector: GarbageCollector | None = None
         #: Ledgers that someone asked to fence, whatever came of it; and whether the disk has failed in this life.
         self.fencing: dict[int, None] = {}
@@ -97,6 +101,11 @@ class Subject:
         self.mode = CrashMode.PROCESS
         #: How the bookie ended last, and the marks that it had persisted then.
         self.persisted: list[tuple[int, int]] = []
+        #: What the add that was answered last was told, and what questions were told.
+        self.last_answer = ""
+        self.answers: list[str] = []
+        #: Fences that the bookie has to have in spite of a new disk, once it has looked what it lost.
+        self._fences_of_lost_disk: dict[int, None] | None = None
 
     def violated(self, invariant: str, text: str) -> None:
         """Take note of something that should not be, unless the bookie was killed before that could be asked."""
@@ -130,6 +139,8 @@ class Subject:
 
     def _failed(self, error: StorageError) -> None:
         self.fatal = error
+        if self._opened is not None and not self._opened.done():
+            self._opened.set_exception(error)
 
     def live(
         self,
@@ -163,16 +174,20 @@ class Subject:
         return [(path, hashlib.sha256(data).hexdigest()) for path, data in self.disk.image().items()]
 
     async def start(self) -> None:
-        """Start the bookie; :class:`~simbookie.storage.base.StorageError` if it cannot."""
+        """Start the bookie, which looks what it has lost where its disk is new; :class:`StorageError` if it cannot."""
         self.watch.restart()
-        opened = asyncio.get_running_loop().create_future()
+        opened = self._opened = asyncio.get_running_loop().create_future()
         try:
             self.bookie.start(lambda: opened.set_result(None))
+            await opened
         except StorageError:
             self.bookie.state = BookieState.STOPPED
             raise
-        await opened
         registry = cast("MetadataStore", Registry(self.promises))
+        if self._fences_of_lost_disk is not None:
+            await IntegrityCheck(self.bookie, registry, quirks=self.settings.quirks).before_serving()
+            self.promises.fences.update(self._fences_of_lost_disk)
+            self._fences_of_lost_disk = None
         self.collector = GarbageCollector(self.bookie, registry, GarbageConfig(1.0, 0.0), quirks=self.settings.quirks)
 
     async def stop(self) -> None:
@@ -187,4 +202,11 @@ class Subject:
         self.watch.before_crash()
         self.bookie.crash(mode)
         self._is_dead = True
-        self.promises.crashed(mode, is_soft=not self.settings.sync_data)
+        settings = self.settings
+        self.promises.crashed(mode, is_soft=not settings.sync_data, journals_entries=settings.write_data)
+
+    def lose_disk(self) -> None:
+        """The dead bookie gets a new disk."""
+        self.disk.wipe()
+        self.persisted.clear()
+        self._fences_of_lost_disk = self.promises.lost_disk()

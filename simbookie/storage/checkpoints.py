@@ -7,12 +7,14 @@ makes up for it. A mark never goes back.
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from simbookie.storage.base import StorageError
 from simbookie.storage.folders import Folder
+from simbookie.storage.journal.journal import Journal
 from simbookie.storage.journal.mark import LogMark, mark_name, write_mark
 from simbookie.storage.journal.replay import remove_old_files
 from simbookie.storage.ledger_store import Checkpoint, LedgerStore, OnStep, no_step
@@ -57,6 +59,8 @@ class Checkpoints:
         self._jobs: deque[_Job] = deque()
         self._running: _Job | None = None
         self._marks: Steps | None = None
+        #: The look at the next journal, while a checkpoint is taken that is due.
+        self._looking: asyncio.Handle | None = None
         self._is_alive = True
         #: How many were done, and how many failed.
         self.done = 0
@@ -71,8 +75,30 @@ class Checkpoints:
         """Make a checkpoint when it is its turn; must not be called from within a call of the store but by :meth:`run`'s."""
         self._jobs.append(_Job(checkpoint))
 
+    def due(self, journals: Sequence[Journal], gap_s: float) -> None:
+        """Make a checkpoint at the marks of ``journals``, looked at one after the other with ``gap_s`` seconds in between."""
+        if self._looking is None:
+            self._look(journals, gap_s, ())
+
+    def _look(self, journals: Sequence[Journal], gap_s: float, taken: Checkpoint) -> None:
+        self._looking = None
+        while len(taken) < len(journals):
+            mark = journals[len(taken)].mark
+            taken = (*taken, (mark.file_id, mark.offset))
+            if gap_s > 0 and len(taken) < len(journals):
+                self._looking = asyncio.get_running_loop().call_later(gap_s, self._look, journals, gap_s, taken)
+                return
+        self.request(taken)
+        self.run()
+
+    def _look_no_more(self) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
+            self._looking = None
+
     def flush(self, checkpoint: Checkpoint, on_flushed: Callable[[], None]) -> None:
         """Flush everything, then have ``on_flushed`` called, whether that went well or not."""
+        self._look_no_more()
         self._jobs.append(_Job(checkpoint, on_flushed))
         self.run()
 
@@ -90,6 +116,7 @@ class Checkpoints:
     def crash(self) -> None:
         """Stop dead."""
         self._is_alive = False
+        self._look_no_more()
         if self._marks is not None:
             self._marks.cancel()
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 from array import array
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
 from simbookie.storage.base import (
     Capacity,
@@ -32,7 +31,6 @@ from simbookie.storage.base import (
 )
 from simbookie.storage.checkpoints import Checkpoints
 from simbookie.storage.compaction.kinds import CompactionKind
-from simbookie.storage.compaction.plan import CompactionConfig
 from simbookie.storage.compaction.runs import CollectorRuns
 from simbookie.storage.disk.base import Disk
 from simbookie.storage.folders import Folder
@@ -47,30 +45,16 @@ from simbookie.storage.journal.records import (
     key_body,
 )
 from simbookie.storage.journal.replay import JournalReplay, surviving_records
-from simbookie.storage.journal.settings import EXPLICIT_LAC_SINCE, JournalSettings
+from simbookie.storage.journal.settings import EXPLICIT_LAC_SINCE
 from simbookie.storage.journal.watching import JournalWatcher
+from simbookie.storage.journaled_config import JournaledConfig
 from simbookie.storage.ledger_store import Checkpoint, LedgerStore, OnStep, no_step
 from simbookie.storage.quirks import REPAIRED, Quirk
 from simbookie.storage.replayer import REPLAY_WAIT_S, Replayer
 from simbookie.storage.sequence import Sequence as Steps
-from simbookie.storage.space import SpaceConfig, SpaceState, SpaceWatch, capacity_of
+from simbookie.storage.space import SpaceState, SpaceWatch, capacity_of
 
-__all__ = ["JournaledConfig", "JournaledStorage"]
-
-
-@dataclass(frozen=True, slots=True)
-class JournaledConfig:
-    """Settings of a :class:`JournaledStorage`."""
-
-    journal: JournalSettings = field(default_factory=JournalSettings)
-    #: Between checkpoints, for stores that do not ask for them (``flushInterval``).
-    flush_interval_s: float = 10.0
-    space: SpaceConfig = field(default_factory=SpaceConfig)
-    compaction: CompactionConfig = field(default_factory=CompactionConfig)
-
-    def __post_init__(self) -> None:
-        if not self.flush_interval_s > 0:
-            raise ValueError(f"storage: flush_interval_s must be > 0, got {self.flush_interval_s}")
+__all__ = ["JournaledStorage"]
 
 
 class JournaledStorage:
@@ -370,8 +354,7 @@ class JournaledStorage:
         def due() -> None:
             self._schedule_checkpoint()
             assert self.checkpoints is not None
-            self.checkpoints.request(self.take_checkpoint())
-            self.checkpoints.run()
+            self.checkpoints.due(self.journals, self.config.mark_gap_s)
 
         self._timers["interval"] = asyncio.get_running_loop().call_later(self.config.flush_interval_s, due)
 

@@ -13,7 +13,8 @@ from simbookie.storage.db.store import DbLedgerStore
 from simbookie.storage.disk.base import Disk
 from simbookie.storage.folders import Folder, Folders
 from simbookie.storage.interleaved import InterleavedLedgerStore
-from simbookie.storage.journaled import JournaledConfig, JournaledStorage
+from simbookie.storage.journaled import JournaledStorage
+from simbookie.storage.journaled_config import JournaledConfig
 from simbookie.storage.kinds import StoreKind
 from simbookie.storage.ledger_store import LedgerStore, OnStep, no_step
 from simbookie.storage.sorted import SortedLedgerStore

@@ -16,7 +16,8 @@ from simbookie.storage.folders import Folder, Folders
 from simbookie.storage.indexes.ledger_cache import IndexConfig
 from simbookie.storage.interleaved import InterleavedConfig, InterleavedLedgerStore
 from simbookie.storage.journal.settings import JournalSettings
-from simbookie.storage.journaled import JournaledConfig, JournaledStorage
+from simbookie.storage.journaled import JournaledStorage
+from simbookie.storage.journaled_config import JournaledConfig
 from simbookie.storage.kinds import StoreKind
 from simbookie.storage.ledger_store import LedgerStore, OnStep, no_step
 from simbookie.storage.sorted import SortedConfig, SortedLedgerStore

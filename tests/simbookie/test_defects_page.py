@@ -5,10 +5,13 @@ from __future__ import annotations
 import ast
 import re
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from simbookie.config import BookieConfig
+from simbookie.crashes.hunts import SHOWN_BY_CHANCE, SWITCHES, Switch, name_of
+from simbookie.crashes.recipes import RECIPES
 from simbookie.storage.quirks import Quirk
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,7 +34,7 @@ def test_every_switch_has_one_row() -> None:
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row[2])
 def test_the_test_of_a_row_is_there_and_uses_the_switch(row: list[str]) -> None:
-    defect, issue, switch, shown = row
+    defect, issue, switch, _, shown = row
     assert defect
     assert re.fullmatch(r"(\d{4}(, \d{4})*( \(of the default logger\))?)?", issue)
     path, name = re.fullmatch(r"`(tests/[\w/.]+\.py): (test_\w+)`", shown).groups()  # type: ignore[union-attr]
@@ -45,6 +48,22 @@ def test_the_test_of_a_row_is_there_and_uses_the_switch(row: list[str]) -> None:
     used = switch.strip("`")
     wanted = used if used == SETTING else f"Quirk.{Quirk(used).name}"
     assert wanted in text, f"{name} does not use {wanted}"
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row[2])
+def test_a_row_says_how_crash_runs_show_the_defect(row: list[str]) -> None:
+    switch, in_runs = row[2].strip("`"), row[3]
+    assert in_runs == how_runs_show(next(each for each in SWITCHES if name_of(each) == switch))
+
+
+def how_runs_show(switch: Switch) -> str:
+    """What the cell of a defect has to say."""
+    if switch in SHOWN_BY_CHANCE:
+        shown = SHOWN_BY_CHANCE[switch]
+        return f"{shown.kind}, {shown.runs} runs: {', '.join(sorted(shown.invariants, key=lambda name: int(name[1:])))}"
+    recipe = RECIPES[cast("Quirk", switch)]
+    told = ", ".join(recipe.violates) if recipe.answers is None else "{} ({})".format(*recipe.answers)
+    return f"{recipe.kind}, recipe: {told}"
 
 
 def test_what_is_shown_on_bookies_of_bookkeepers_is_a_switch_and_a_test() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,30 +15,19 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from simbookie.cli import app
+from simbookie.crashes.hunts import SHOWN_BY_CHANCE, SWITCHES, UNWAITED_FENCES, Switch, hunt, name_of
 from simbookie.crashes.invariants import INVARIANTS
 from simbookie.crashes.kinds import STORE_KINDS
-from simbookie.crashes.recipes import RECIPES
+from simbookie.crashes.recipes import RECIPES, Life, Recipe
 from simbookie.crashes.runs import crash_run, play_life
 from simbookie.crashes.settings import RunSettings
 from simbookie.crashes.subject import Subject
-from simbookie.crashes.sweep import SHOWN_BY_CRASHES, hunt_quirk, sweep
+from simbookie.crashes.sweep import sweep
 from simbookie.storage.base import CrashMode
 from simbookie.storage.quirks import Quirk
 from tests.simbookie.crashes.stories import OTHER_LOGS, SHARED_LOGS
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "crash-matrix.md"
-
-#: What a quirk may violate.
-EXPECTED: dict[Quirk, set[str]] = {
-    **{quirk: set(shown.invariants) for quirk, shown in SHOWN_BY_CRASHES.items()},
-    Quirk.FAILED_FLUSH_FORGOTTEN: {"I1", "I3"},
-    Quirk.LEDGER_CHANGES_DROPPED: {"I2", "I3"},
-    Quirk.FAILED_ADD_TAKES_ROOM: {"I13"},
-    Quirk.LAST_ENTRY_OF_NEWEST: {"I14"},
-    Quirk.OLD_COPIES_CACHED: {"I12"},
-    Quirk.RECREATED_ENTRIES_DROPPED: {"I14"},
-    Quirk.RECREATED_LOCATIONS_REMOVED: {"I14"},
-}
 
 SLOTS = st.integers(0, 3)
 SHARES = st.floats(0, 0.99)
@@ -124,7 +114,7 @@ def test_runs_over_other_entry_logs_violate_nothing(kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("quirk", "first_seed"),
+    ("switch", "first_seed"),
     [
         (Quirk.COPIES_REPLACED_EARLY, 330),
         (Quirk.KEYLESS_FENCES, 0),
@@ -132,34 +122,57 @@ def test_runs_over_other_entry_logs_violate_nothing(kind: str) -> None:
         (Quirk.MARKS_IN_PLACE, 10),
         (Quirk.FORCE_WITHOUT_SYNC, 60),
         (Quirk.EXPLICIT_LAC_UNWRITTEN, 0),
+        (Quirk.EXPLICIT_LAC_REPLACED, 0),
         (Quirk.EMPTY_MAP_BELIEVED, 60),
         (Quirk.IDLE_CHECKPOINT_SKIPPED, 0),
         (Quirk.END_OF_LOG_DENIES, 0),
-        (Quirk.FAILED_FLUSH_FORGOTTEN, 0),
-        (Quirk.LEDGER_CHANGES_DROPPED, 0),
-        (Quirk.FAILED_ADD_TAKES_ROOM, 0),
-        (Quirk.LAST_ENTRY_OF_NEWEST, 0),
-        (Quirk.OLD_COPIES_CACHED, 0),
-        (Quirk.RECREATED_ENTRIES_DROPPED, 0),
-        (Quirk.RECREATED_LOCATIONS_REMOVED, 0),
+        (UNWAITED_FENCES, 0),
+        *((quirk, 0) for quirk in RECIPES),
     ],
 )
-def test_defects_of_bookkeeper_are_seen_and_the_same_run_is_right_without_them(quirk: Quirk, first_seed: int) -> None:
-    hunt = hunt_quirk(quirk, first_seed)
-    assert hunt.is_shown, hunt
-    assert set(hunt.invariants) <= EXPECTED[quirk]
+def test_defects_of_bookkeeper_are_seen_and_the_same_run_is_right_without_them(switch: Switch, first_seed: int) -> None:
+    found = hunt(switch, first_seed)
+    assert found.is_shown, found
+    expected = RECIPES[switch].violates if isinstance(switch, Quirk) and switch in RECIPES else None
+    assert set(found.violated) <= set(expected if expected is not None else SHOWN_BY_CHANCE[switch].invariants)
+    assert found.violated or found.answers, "it shows in one way or the other"
 
 
-def test_each_quirk_is_shown_in_one_way() -> None:
-    assert not SHOWN_BY_CRASHES.keys() & RECIPES.keys()
-    assert {shown.kind for shown in SHOWN_BY_CRASHES.values()} <= STORE_KINDS.keys()
-    with pytest.raises(KeyError):
-        hunt_quirk(Quirk.FIRST_COLLECTION_LATE)
+def test_each_defect_is_shown_in_one_way() -> None:
+    assert not SHOWN_BY_CHANCE.keys() & RECIPES.keys()
+    assert SHOWN_BY_CHANCE.keys() | RECIPES.keys() == set(SWITCHES)
+    assert {UNWAITED_FENCES, *Quirk} == set(SWITCHES)
+    assert {shown.kind for shown in SHOWN_BY_CHANCE.values()} <= STORE_KINDS.keys()
+    for recipe in RECIPES.values():
+        assert bool(recipe.violates) is not bool(recipe.answers), "an invariant or an answer"
+        assert recipe.answers is None or recipe.answers[0] != recipe.answers[1]
 
 
 def test_a_quirk_that_the_budget_is_too_small_for_is_not_shown() -> None:
-    hunt = hunt_quirk(Quirk.ZERO_RECORDS_REPLAYED, budget=2)
-    assert (hunt.run, hunt.is_shown, hunt.budget) == (0, False, 2)
+    found = hunt(Quirk.ZERO_RECORDS_REPLAYED, budget=2)
+    assert (found.run, found.is_shown, found.budget) == (0, False, 2)
+
+
+LAC_ASKED = (Life((("ask", "lac", 0),)),)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "run", "is_absent"),
+    [
+        (Recipe("sorted", (Life(),), violates=("I1",)), 0, True),
+        (replace(RECIPES[Quirk.OLD_COPIES_CACHED], violates=("I1",)), 0, True),
+        (replace(RECIPES[Quirk.OLD_COPIES_CACHED], answers=("", "")), 0, True),
+        (Recipe("sorted", LAC_ASKED, answers=("there is no ledger", "the LAC is 0")), 1, False),
+        (Recipe("sorted", LAC_ASKED, answers=("the LAC is 0", "there is no ledger")), 0, True),
+    ],
+    ids=["nothing shows", "another invariant", "violations and no answer", "the same without", "another answer"],
+)
+def test_a_recipe_that_shows_something_else_than_it_says_shows_nothing(
+    monkeypatch: pytest.MonkeyPatch, recipe: Recipe, run: int, *, is_absent: bool
+) -> None:
+    monkeypatch.setitem(RECIPES, Quirk.OLD_COPIES_CACHED, recipe)
+    found = hunt(Quirk.OLD_COPIES_CACHED)
+    assert (found.run, found.is_absent_repaired, found.is_shown) == (run, is_absent, False)
 
 
 def test_every_check_that_an_invariant_names_is_there() -> None:
@@ -201,10 +214,15 @@ def test_the_command_tells_of_each_defect_of_bookkeeper_how_it_is_shown_and_with
     result = invoke("--quirks", "faithful", "--runs", "1", "--processes", "1")
     assert result.exit_code == 1, "one run does not show all"
     rows = {line.split()[0]: line.split()[1:] for line in result.stdout.splitlines()[1:]}
-    assert rows.keys() == {quirk.value for quirk in Quirk}
+    assert rows.keys() == {name_of(switch) for switch in SWITCHES}
     assert rows["last-entry-of-newest"] == ["sorted", "recipe", "1", "1", "I14"]
     assert rows["zero-records-replayed"] == ["interleaved", "chance", "1", "-", "NOT", "SEEN"]
-    assert rows["first-collection-late"][:3] == ["-", "test", "1"]
+    assert " ".join(rows["explicit-lac-unloaded"]) == "sorted recipe 1 1 the LAC is 1 (the LAC is 2)"
+    told = json.loads(invoke("--quirks", "faithful", "--runs", "1", "--processes", "2", "--json").stdout)["hunts"]
+    hunts = {each["quirk"]: each for each in told}
+    assert hunts.keys() == rows.keys()
+    assert hunts["explicit-lac-unloaded"]["answers"] == {"faithful": "the LAC is 1", "repaired": "the LAC is 2"}
+    assert hunts["zero-records-replayed"]["answers"] is None
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,8 @@ from simbookie.storage.interleaved import InterleavedConfig, InterleavedLedgerSt
 from simbookie.storage.journal.mark import LogMark, read_mark
 from simbookie.storage.journal.records import explicit_lac_body, file_name, header, key_body
 from simbookie.storage.journal.replay import file_ids
-from simbookie.storage.journaled import JournaledConfig, JournaledStorage
+from simbookie.storage.journaled import JournaledStorage
+from simbookie.storage.journaled_config import JournaledConfig
 from simbookie.storage.quirks import FAITHFUL, REPAIRED, Quirk
 from simbookie.storage.space import SpaceConfig
 from tests.simbookie.storage.journals import Acknowledged, journal_records, journal_settings
@@ -621,6 +622,8 @@ def test_settings_of_space_that_make_no_sense_are_refused(fields: dict[str, Any]
 def test_intervals_that_make_no_sense_are_refused() -> None:
     with pytest.raises(ValueError, match="flush_interval_s"):
         JournaledConfig(flush_interval_s=0)
+    with pytest.raises(ValueError, match="mark_gap_s"):
+        JournaledConfig(mark_gap_s=-1)
 
 
 def test_at_least_one_folder_of_each_kind_is_needed() -> None:

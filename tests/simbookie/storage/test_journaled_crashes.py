@@ -21,7 +21,8 @@ from simbookie.storage.disk.simulated import DiskCosts, SimulatedDisk
 from simbookie.storage.entry_logs.config import EntryLogConfig
 from simbookie.storage.folders import Folder, Folders
 from simbookie.storage.interleaved import InterleavedConfig, InterleavedLedgerStore
-from simbookie.storage.journaled import JournaledConfig, JournaledStorage
+from simbookie.storage.journaled import JournaledStorage
+from simbookie.storage.journaled_config import JournaledConfig
 from simbookie.storage.ledger_store import CrashPoint, LedgerStore
 from simbookie.storage.quirks import REPAIRED, Quirk
 from simbookie.storage.sorted import SortedConfig, SortedLedgerStore

@@ -15,7 +15,8 @@ from simbookie.storage.db.settings import DbConfig
 from simbookie.storage.db.store import DbLedgerStore
 from simbookie.storage.disk.simulated import DiskCosts, SimulatedDisk
 from simbookie.storage.folders import Folder, Folders
-from simbookie.storage.journaled import JournaledConfig, JournaledStorage
+from simbookie.storage.journaled import JournaledStorage
+from simbookie.storage.journaled_config import JournaledConfig
 from simbookie.storage.quirks import REPAIRED, Quirk
 from tests.simbookie.storage.journals import Acknowledged, journal_settings
 from tests.simbookie.storage.stores import entry, read_by

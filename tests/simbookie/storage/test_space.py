@@ -20,7 +20,8 @@ from simbookie.storage.db.store import DbLedgerStore
 from simbookie.storage.disk.simulated import SimulatedDisk
 from simbookie.storage.folders import Folder, Folders
 from simbookie.storage.interleaved import InterleavedLedgerStore
-from simbookie.storage.journaled import JournaledConfig, JournaledStorage
+from simbookie.storage.journaled import JournaledStorage
+from simbookie.storage.journaled_config import JournaledConfig
 from simbookie.storage.ledger_store import LedgerStore
 from simbookie.storage.space import SpaceConfig, SpaceState, SpaceWatch
 

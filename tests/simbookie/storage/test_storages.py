@@ -18,7 +18,8 @@ from simbookie.storage.disk.simulated import DiskCosts, SimulatedDisk
 from simbookie.storage.folders import Folder, Folders
 from simbookie.storage.group_commit import JournalConfig
 from simbookie.storage.interleaved import InterleavedLedgerStore
-from simbookie.storage.journaled import JournaledConfig, JournaledStorage
+from simbookie.storage.journaled import JournaledStorage
+from simbookie.storage.journaled_config import JournaledConfig
 from simbookie.storage.memory import MemoryStorage, MemoryStorageConfig, RecordLog
 from simbookie.storage.sorted import SortedLedgerStore
 from tests.simbookie.storage.journals import journal_settings
