@@ -13,13 +13,15 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from bkclient.config.properties import parse_properties
 from simbookie.cli_options import EXIT_FAILURE, Json, errors_end_the_program
 from simbookie.crashes.exporting import export_run
-from simbookie.crashes.kinds import ONE_FOLDER_KINDS
+from simbookie.crashes.kinds import STORE_KINDS
 from simbookie.storage.base import CrashMode, StorageError
 from simbookie.storage.conf import StorageConf
-from simbookie.storage.transfer import import_disk
-from simbookie.storage.volume import storage_on_disk
+from simbookie.storage.data_folder import DataPlaces
+from simbookie.storage.transfer import import_places
+from simbookie.storage.volume import storage_in
 from simbookie.world.loop import VirtualTimeLoop
 
 __all__ = ["add_to"]
@@ -30,12 +32,14 @@ _EXPORT_HELP: Final = """Write what the simulated disk of a killed bookie holds 
 
 The bookie is that of a run of "bk-sim crashes": clients write, fence, delete and read, and the process is killed, or the power
 fails, before a step; the seed decides all of it, --step at which. The folder has the files of a bookie of BookKeeper and a
-bk_server.conf that names them, so BookKeeper's own shell reads it, "bk-sim inspect" does, and "bk-sim import" starts from it.
+bk_server.conf that names its folders, so BookKeeper's own shell reads it, "bk-sim inspect" does, and "bk-sim import" starts
+from it, with --conf if there are several of a kind.
 
 \b
 Examples:
   bk-sim export run-7 --seed 7
   bk-sim export run-7 --seed 7 --step 40 --crash power-loss --storage interleaved --json
+  bk-sim export run-8 --seed 8 --storage db-folders --journals 2
 
 \b
 Exit codes: 0 written; 1 the folder is not empty, or cannot be written; 2 wrong usage.
@@ -46,13 +50,15 @@ _IMPORT_HELP: Final = """Start a bookie in virtual time on a copy of a folder, a
 
 The folder is only read.
 
-The folder is that of "bk-sim bookie --data", of a bookie of BookKeeper with one journal and one ledger directory in it, or one
-that was exported. The journal is replayed, and every entry read, on a simulated disk in memory.
+The folder is that of "bk-sim bookie --data", of a bookie of BookKeeper with one journal and one ledger directory in it, named
+"journal" and "ledgers", or one that was exported. Of a bookie with others, or several, --conf has a bk_server.conf that names
+them, and how it is configured. The journals are replayed, and every entry read, on simulated disks in memory, one for each.
 
 \b
 Examples:
   bk-sim import bookie-1
   bk-sim import run-7 --json
+  bk-sim import --conf run-8/bk_server.conf
 
 \b
 Exit codes: 0 everything could be read; 1 the bookie would not start, or an entry cannot be read; 2 wrong usage.
@@ -74,17 +80,18 @@ def export(
         int | None, typer.Option(min=1, help="Kill it before this step.  [default: at the end]", show_default=False)
     ] = None,
     crash: Annotated[str, typer.Option(help="process, or power-loss.")] = "process",
-    storage: Annotated[str, typer.Option(help=f"The ledger store: {', '.join(ONE_FOLDER_KINDS)}.")] = "sorted",
+    storage: Annotated[str, typer.Option(help=f"The ledger store: {', '.join(STORE_KINDS)}.")] = "sorted",
+    journals: Annotated[int, typer.Option(min=1, max=8, help="How many journals the bookie has.")] = 1,
     as_json: Json = False,
 ) -> None:
     """Write a disk."""
     modes = {mode.name.lower().replace("_", "-"): mode for mode in CrashMode}
-    if storage not in ONE_FOLDER_KINDS:
-        raise typer.BadParameter(f"must be {' or '.join(ONE_FOLDER_KINDS)}, got {storage!r}", param_hint="--storage")
+    if storage not in STORE_KINDS:
+        raise typer.BadParameter(f"must be {' or '.join(STORE_KINDS)}, got {storage!r}", param_hint="--storage")
     if crash not in modes:
         raise typer.BadParameter(f"must be {' or '.join(modes)}, got {crash!r}", param_hint="--crash")
     with errors_end_the_program(as_json=as_json):
-        reached, files = export_run(folder, storage, seed, step, modes[crash])
+        reached, files = export_run(folder, storage, seed, step, modes[crash], journals=journals)
     if as_json:
         typer.echo(json.dumps({"folder": str(folder), "step": reached, "files": files}))
         return
@@ -109,17 +116,29 @@ class _Served:
 
 def import_folder(
     folder: Annotated[
-        Path, typer.Argument(help="A bookie's folder.", exists=True, file_okay=False, show_default=False)
-    ],
+        Path | None, typer.Argument(help="A bookie's folder.", exists=True, file_okay=False, show_default=False)
+    ] = None,
     *,
-    memory_mib: Annotated[int, typer.Option(min=1, help="MiB that the copy may take.")] = 1024,
+    conf: Annotated[
+        Path | None,
+        typer.Option(
+            help="A bk_server.conf that names the folders, if no folder is given, and configures the bookie.",
+            exists=True,
+            dir_okay=False,
+            show_default=False,
+        ),
+    ] = None,
+    memory_mib: Annotated[
+        int, typer.Option(min=1, help="MiB that the copy may take, divided among its folders.")
+    ] = 1024,
     as_json: Json = False,
 ) -> None:
     """Read a folder."""
+    places, storage_conf = _subject_of(folder, conf)
     with errors_end_the_program(as_json=as_json), _virtual_time() as loop:
-        ledgers = loop.run_until_complete(_served(folder, memory_mib * _MIB))
+        ledgers = loop.run_until_complete(_served(places, storage_conf, memory_mib * _MIB))
     if as_json:
-        typer.echo(json.dumps({"folder": str(folder), "ledgers": [each.as_json() for each in ledgers]}))
+        typer.echo(json.dumps({"folder": str(places), "ledgers": [each.as_json() for each in ledgers]}))
     else:
         for each in ledgers:
             state = "fenced" if each.fenced else "open"
@@ -131,6 +150,30 @@ def import_folder(
         raise typer.Exit(EXIT_FAILURE)
 
 
+def _subject_of(folder: Path | None, conf: Path | None) -> tuple[DataPlaces, StorageConf]:
+    """Where the data is, and how the bookie is configured."""
+    try:
+        known = {} if conf is None else parse_properties(conf.read_text(encoding="utf-8"))
+        places = DataPlaces.inside(folder) if folder is not None else DataPlaces.of_conf(known)
+        storage_conf = StorageConf.from_conf(known)
+        if folder is not None and conf is None:
+            _refuse_several(folder / "bk_server.conf")
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--conf") from None
+    if places is None:
+        raise typer.BadParameter("name a folder, or a --conf that names the folders of a bookie", param_hint="FOLDER")
+    return places, storage_conf
+
+
+def _refuse_several(conf: Path) -> None:
+    """Of a folder that was exported with several of a kind only a part would be read."""
+    if not conf.is_file():
+        return
+    places = DataPlaces.of_conf(parse_properties(conf.read_text(encoding="utf-8")))
+    if places is not None and max(len(places.journals), len(places.ledgers)) > 1:
+        raise typer.BadParameter(f"there are several of a kind in it: use --conf {conf}", param_hint="FOLDER")
+
+
 @contextmanager
 def _virtual_time() -> Iterator[VirtualTimeLoop]:
     loop = VirtualTimeLoop()
@@ -140,11 +183,11 @@ def _virtual_time() -> Iterator[VirtualTimeLoop]:
         loop.close()
 
 
-async def _served(folder: Path, capacity_bytes: int) -> list[_Served]:
+async def _served(places: DataPlaces, conf: StorageConf, capacity_bytes: int) -> list[_Served]:
     # twice the bytes: what is replayed is flushed
     rng = Random(0)  # noqa: S311  nothing of it is to be told
-    disk = await import_disk(folder, rng=rng, capacity_bytes=capacity_bytes)
-    storage = storage_on_disk(disk, StorageConf(), clock_ms=lambda: 0, rng=rng)
+    journals, ledgers, indexes = await import_places(places, rng=rng, capacity_bytes=capacity_bytes)
+    storage = storage_in(journals, ledgers, conf, clock_ms=lambda: 0, rng=rng, indexes=indexes)
     opened = asyncio.Event()
     storage.open(opened.set, lambda _is_full: None)
     await opened.wait()

@@ -16,7 +16,7 @@ from simbookie.storage.ledger_store import LedgerStore, OnStep
 from simbookie.storage.quirks import Quirk
 from simbookie.storage.sorted import SortedConfig, SortedLedgerStore
 
-__all__ = ["FOLDERS_OF_SEVERAL", "ONE_FOLDER_KINDS", "SEVERAL_FOLDERS", "STORE_KINDS", "StoreLimits"]
+__all__ = ["FOLDERS_OF_SEVERAL", "SEVERAL_FOLDERS", "STORE_KINDS", "StoreLimits"]
 
 #: What the names of stores that have several folders end with, and how many these are.
 SEVERAL_FOLDERS: Final = "-folders"
@@ -92,6 +92,3 @@ STORE_KINDS: Final[dict[str, _Make]] = {
     f"interleaved{SEVERAL_FOLDERS}": _interleaved(StoreLimits.shared_logs),
     f"db{SEVERAL_FOLDERS}": _db(StoreLimits.shared_logs),
 }
-
-#: Those with one folder, as in a folder of data.
-ONE_FOLDER_KINDS: Final = tuple(kind for kind in STORE_KINDS if not kind.endswith(SEVERAL_FOLDERS))

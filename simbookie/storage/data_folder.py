@@ -22,6 +22,7 @@ from simbookie.storage.base import StorageError
 from simbookie.storage.conf import StorageConf
 from simbookie.storage.db.key_value import OpenDatabase
 from simbookie.storage.db.rocks import require_rocksdb, rocks_databases
+from simbookie.storage.disk.base import Disk
 from simbookie.storage.disk.directory import DirectoryDisk
 from simbookie.storage.folders import Folder
 from simbookie.storage.journaled import JournaledStorage
@@ -82,12 +83,14 @@ class DataPlaces:
             return (self.root,)
         return tuple(dict.fromkeys((*self.journals, *self.ledgers, *self.indexes)))
 
-    def folders(self) -> tuple[list[Folder], list[Folder], list[Folder]]:
+    def folders(
+        self, disk_of: Callable[[Path], Disk] = DirectoryDisk
+    ) -> tuple[list[Folder], list[Folder], list[Folder]]:
         """Those of journals, of ledgers, and of indexes where these are others; what is named twice is one."""
         if self.root is not None:
-            disk = DirectoryDisk(self.root)
+            disk = disk_of(self.root)
             return [Folder(disk, JOURNALS)], [Folder(disk, LEDGERS)], []
-        known = {path: Folder(DirectoryDisk(path), _CURRENT) for path in self.locked}
+        known = {path: Folder(disk_of(path), _CURRENT) for path in self.locked}
         journals, ledgers, indexes = (
             [known[path] for path in each] for each in (self.journals, self.ledgers, self.indexes)
         )

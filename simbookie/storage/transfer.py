@@ -18,12 +18,13 @@ from stat import S_ISDIR, S_ISREG
 from typing import Final
 
 from simbookie.storage.base import NoSpace, StorageError
+from simbookie.storage.data_folder import DataPlaces
 from simbookie.storage.db.log_database import LogDatabase, is_log_database
 from simbookie.storage.db.rocks import RocksDatabase, is_rocks_database
 from simbookie.storage.disk.simulated import DiskCosts, SimulatedDisk
 from simbookie.storage.folders import Folder
 
-__all__ = ["TransferError", "export_disk", "import_disk"]
+__all__ = ["TransferError", "export_disk", "import_disk", "import_places"]
 
 #: The file that keeps other processes out of a folder; nothing on a simulated disk needs it.
 _LOCK: Final = "lock"
@@ -93,6 +94,32 @@ async def import_disk(
             except NoSpace:
                 raise TransferError(f"{source} holds more than {capacity_bytes} bytes") from None
     return disk
+
+
+async def import_places(
+    places: DataPlaces,
+    *,
+    rng: Random | None = None,
+    costs: DiskCosts | None = None,
+    capacity_bytes: int = 1024 * _MIB,
+) -> tuple[list[Folder], list[Folder], list[Folder]]:
+    """The folders of a bookie on simulated disks, one disk for each: of journals, of ledgers, and of indexes if these are others.
+
+    ``capacity_bytes`` are divided among the disks. Raises as :func:`import_disk`, and :class:`TransferError` if one folder is to
+    have everything and has not.
+    """
+    sources = places.locked
+    share = capacity_bytes // len(sources)
+    disks = {source: await import_disk(source, rng=rng, costs=costs, capacity_bytes=share) for source in sources}
+    journals, ledgers, indexes = places.folders(disks.__getitem__)
+    if places.root is not None:
+        for folder in (*journals, *ledgers):
+            if not folder.names():
+                raise TransferError(
+                    f"{places.root} has no data of a bookie in {folder.path}; where its folders have other names, --conf tells "
+                    f"these"
+                )
+    return journals, ledgers, indexes
 
 
 def _places(source: Path) -> list[Path]:
