@@ -128,7 +128,7 @@ class GarbageCollector:
         """
         if not isinstance(self._metadata, HasNodeTree):
             return []
-        from bkclient.repair.coordination.underreplication import UnderReplication  # noqa: PLC0415  loads the client
+        from bkclient.repair.underreplication.marks import UnderReplication  # noqa: PLC0415  loads the client
 
         locks = UnderReplication(
             tree_of(self._metadata),

@@ -2,8 +2,8 @@
 
 Auto-recovery of BookKeeper keeps its marks, locks and votes as nodes below ``underreplication`` in ZooKeeper, and its programs
 meet there without knowing each other. So the seam is the tree itself, not the operations on it: everything that gives nodes
-a meaning (:mod:`bkclient.repair.coordination`) exists once, over drivers that know no more than what a ZooKeeper ensemble offers.
-The drivers are ZooKeeper itself, a tree in memory, and the simulated world's connection to that one.
+a meaning (:mod:`bkclient.repair.underreplication`) exists once, over drivers that know no more than what a ZooKeeper ensemble
+offers. The drivers are ZooKeeper itself, a tree in memory, and the simulated world's connection to that one.
 
 Paths are relative to the root of the cluster and have no slash at either end. A node that is *ephemeral* ends with the session
 that made it. After a lost connection an operation may have been carried out without an answer; each method says what then

@@ -7,12 +7,12 @@ the time. ``docs/using/repair.md`` explains both.
 from bkclient.repair.admin import RepairAdmin
 from bkclient.repair.bookie_recovery import BookieRecoveryFailed, BookieRecoveryReport
 from bkclient.repair.config import RepairConfig
-from bkclient.repair.coordination.underreplication import CheckKind, LedgerLock, LedgerMark, UnderReplication
 from bkclient.repair.events import EventKind, OnRepairEvent, RepairEvent
 from bkclient.repair.findings import BadPosition, Flaw, FragmentReport, LedgerReport
 from bkclient.repair.replicas import ReplicaReport, Shortage
 from bkclient.repair.restoring import RestoredCopies
 from bkclient.repair.service import run_auto_recovery
+from bkclient.repair.underreplication.marks import CheckKind, LedgerLock, LedgerMark, UnderReplication
 from bkclient.wire.availability import EntryAvailability
 
 __all__ = [

@@ -27,8 +27,6 @@ from bkclient.metadata.tree import tree_of
 from bkclient.repair.bookie_recovery import BookieRecovery, BookieRecoveryReport
 from bkclient.repair.checker import LedgerChecker
 from bkclient.repair.config import RepairConfig
-from bkclient.repair.coordination.election import AuditorElection
-from bkclient.repair.coordination.underreplication import UnderReplication
 from bkclient.repair.events import EventKind, OnRepairEvent, RepairEvent, no_event
 from bkclient.repair.findings import LedgerReport
 from bkclient.repair.fragments import stores_entries
@@ -36,6 +34,8 @@ from bkclient.repair.ledger import open_as_administrator, open_or_view
 from bkclient.repair.replicas import ReplicaReport, check_replicas, entries_on
 from bkclient.repair.replicator import FragmentReplicator, ReplicatedFragment
 from bkclient.repair.restoring import RestoredCopies, restore_copies
+from bkclient.repair.underreplication.election import AuditorElection
+from bkclient.repair.underreplication.marks import UnderReplication
 from bkclient.wire.availability import EntryAvailability
 
 __all__ = ["BookieRegistered", "RepairAdmin", "core_of"]

@@ -15,7 +15,7 @@ from bkclient.errors import BookKeeperError, MetadataSerializationError, NoSuchL
 from bkclient.ledger import BookieId, LedgerMetadata
 from bkclient.metadata.base import MetadataStore
 from bkclient.repair.concurrency import for_each
-from bkclient.repair.coordination.underreplication import UnderReplication
+from bkclient.repair.underreplication.marks import UnderReplication
 
 __all__ = ["AuditReport", "audit_bookies"]
 

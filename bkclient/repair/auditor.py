@@ -24,11 +24,11 @@ from bkclient.repair.checker import LedgerChecker
 from bkclient.repair.cluster_checks import ClusterChecks
 from bkclient.repair.concurrency import first_of
 from bkclient.repair.config import RepairConfig
-from bkclient.repair.coordination.election import AuditorElection
-from bkclient.repair.coordination.underreplication import CheckKind, UnderReplication
 from bkclient.repair.events import EventKind, OnRepairEvent, RepairEvent
 from bkclient.repair.lost_bookies import LostBookies
 from bkclient.repair.patience import FailureCount, farewell, until_enabled
+from bkclient.repair.underreplication.election import AuditorElection
+from bkclient.repair.underreplication.marks import CheckKind, UnderReplication
 
 __all__ = ["Auditor"]
 

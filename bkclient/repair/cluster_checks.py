@@ -17,12 +17,12 @@ from bkclient.placement.base import Adherence
 from bkclient.repair.checker import LedgerChecker
 from bkclient.repair.concurrency import for_each
 from bkclient.repair.config import RepairConfig
-from bkclient.repair.coordination.underreplication import UnderReplication
 from bkclient.repair.events import EventKind, OnRepairEvent, RepairEvent
 from bkclient.repair.fragments import fragments_of, shape_of
 from bkclient.repair.ledger import open_or_view
 from bkclient.repair.patience import until_enabled
 from bkclient.repair.replicas import check_replicas
+from bkclient.repair.underreplication.marks import UnderReplication
 
 __all__ = ["ClusterChecks", "LedgerCheckReport", "PlacementCheckReport", "ReplicaCheckReport"]
 

@@ -10,8 +10,8 @@ import anyio
 from bkclient._backoff import Backoff
 from bkclient._news import wait_for_news
 from bkclient.errors import BookKeeperError, ClientClosed, MetadataDriverError, MetadataStoreError
-from bkclient.repair.coordination.underreplication import UnderReplication
 from bkclient.repair.events import EventKind, OnRepairEvent, RepairEvent
+from bkclient.repair.underreplication.marks import UnderReplication
 
 __all__ = ["FailureCount", "farewell", "lock_release_delay_s", "until_enabled"]
 

@@ -21,11 +21,11 @@ from bkclient.repair.auditor import Auditor
 from bkclient.repair.checker import LedgerChecker
 from bkclient.repair.concurrency import first_of
 from bkclient.repair.config import RepairConfig
-from bkclient.repair.coordination.election import AuditorElection
-from bkclient.repair.coordination.underreplication import UnderReplication
 from bkclient.repair.events import EventKind, OnRepairEvent, RepairEvent, logged, no_event
 from bkclient.repair.patience import FailureCount
 from bkclient.repair.replicator import FragmentReplicator
+from bkclient.repair.underreplication.election import AuditorElection
+from bkclient.repair.underreplication.marks import UnderReplication
 from bkclient.repair.worker import ReplicationWorker
 
 __all__ = ["AutoRecovery", "RepairEvent", "run_auto_recovery"]

@@ -38,13 +38,13 @@ from bkclient.placement.base import Adherence
 from bkclient.repair.checker import LedgerChecker
 from bkclient.repair.concurrency import first_of
 from bkclient.repair.config import RepairConfig
-from bkclient.repair.coordination.underreplication import LedgerLock, UnderReplication
 from bkclient.repair.events import EventKind, OnRepairEvent, RepairEvent
 from bkclient.repair.findings import LedgerReport
 from bkclient.repair.fragments import LedgerFragment, shape_of
 from bkclient.repair.ledger import OpenedLedger, open_as_administrator, open_or_view, view_of
 from bkclient.repair.patience import FailureCount, farewell, lock_release_delay_s, until_enabled
 from bkclient.repair.replicator import FragmentReplicator, UnreadableEntry
+from bkclient.repair.underreplication.marks import LedgerLock, UnderReplication
 
 __all__ = ["ReplicationWorker"]
 

@@ -11,7 +11,7 @@ from bkclient.errors import BookieNotAvailable, BookKeeperError
 from bkclient.metadata.paths import check_bookie_id, is_valid_bookie_id
 from bkclient.metadata.tree import tree_of
 from bkclient.repair import RepairAdmin, UnderReplication
-from bkclient.repair.coordination.election import AuditorElection
+from bkclient.repair.underreplication.election import AuditorElection
 from bkclient.wire.connection import ClientConnection
 from bkclient.wire.messages import BookieInfoRequest, BookieInfoResponse, Status
 from simbookie.admin.answers import BadBody, body_object, json_answer, sentence

@@ -30,7 +30,7 @@ from bkclient.metadata.base import BookieAddress, MetadataStore
 from bkclient.metadata.codec import decode_ledger_metadata, encode_ledger_metadata
 from bkclient.metadata.memory import MemoryMetadataService
 from bkclient.metadata.opening import open_store
-from bkclient.repair.coordination.formats import decode_mark
+from bkclient.repair.underreplication.formats import decode_mark
 from simbookie.cluster import LocalCluster
 from simbookie.zookeeper import ZooKeeperServer
 from tests.bkclient.metadata.golden_files import PORT, Golden, Scene, capture, golden_files

@@ -14,7 +14,7 @@ import pytest
 from bkclient.ledger import Fragment, LedgerMetadata, LedgerState
 from bkclient.metadata.memory import MemoryMetadataService
 from bkclient.metadata.tree import tree_of
-from bkclient.repair.coordination.underreplication import UnderReplication
+from bkclient.repair.underreplication.marks import UnderReplication
 from bkclient.wire.messages import Status
 from simbookie.bookie import Bookie
 from simbookie.garbage import GarbageCollector, GarbageConfig

@@ -423,7 +423,7 @@ _BOOKIES: Final = (
 _REPAIR: Final = (
     Defect(
         "marks that name their bookies in one line",
-        "bkclient/repair/coordination/formats.py",
+        "bkclient/repair/underreplication/formats.py",
         "UnderreplicatedLedgerFormat(replica=missing)",
         'UnderreplicatedLedgerFormat(replica=[",".join(missing)])',
         _one("test_repair", "test_java_sees_what_we_keep_about_repairs"),
@@ -431,7 +431,7 @@ _REPAIR: Final = (
     ),
     Defect(
         "locks named with a zero too many",
-        "bkclient/repair/coordination/underreplication.py",
+        "bkclient/repair/underreplication/marks.py",
         'return f"{_LOCKS}/urL{',
         'return f"{_LOCKS}/urL0{',
         _one("test_repair", "test_java_sees_what_we_keep_about_repairs"),
@@ -439,7 +439,7 @@ _REPAIR: Final = (
     ),
     Defect(
         "locks that outlive their holder",
-        "bkclient/repair/coordination/underreplication.py",
+        "bkclient/repair/underreplication/marks.py",
         "encode_holder(self._name), is_ephemeral=True)",
         "encode_holder(self._name), is_ephemeral=False)",
         _one("test_repair", "test_java_sees_what_we_keep_about_repairs"),
@@ -455,7 +455,7 @@ _REPAIR: Final = (
     ),
     Defect(
         "candidates for auditor numbered under another name",
-        "bkclient/repair/coordination/election.py",
+        "bkclient/repair/underreplication/election.py",
         '_DIRECTORY, "V_", encode_vote',
         '_DIRECTORY, "vote-", encode_vote',
         _one("test_repair", "test_both_auto_recoveries_work_on_one_cluster", "java-audits"),
@@ -490,7 +490,7 @@ _ADMINISTRATION: Final = (
     ),
     Defect(
         "the delay of audits kept in a node of another name",
-        "bkclient/repair/coordination/underreplication.py",
+        "bkclient/repair/underreplication/marks.py",
         '_DELAY: Final = f"{_BASE}/lostBookieRecoveryDelay"',
         '_DELAY: Final = f"{_BASE}/lostbookierecoverydelay"',
         _one("test_repair", "test_java_sees_what_we_keep_about_repairs"),

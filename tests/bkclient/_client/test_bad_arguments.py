@@ -26,7 +26,7 @@ from bkclient.errors import (
     ReadFailed,
 )
 from bkclient.repair import RepairAdmin
-from bkclient.repair.coordination.underreplication import UnderReplication
+from bkclient.repair.underreplication.marks import UnderReplication
 from tests.bkclient.fakes import FakeCluster, advanced_writer_of, fake_cluster, writer_of
 from tests.settling import settled
 

@@ -26,7 +26,7 @@ from bkclient.metadata.records import (
     encode_layout,
     encode_service_info,
 )
-from bkclient.repair.coordination.formats import (
+from bkclient.repair.underreplication.formats import (
     check_layout,
     decode_check_time,
     decode_delay,
@@ -38,7 +38,7 @@ from bkclient.repair.coordination.formats import (
     encode_mark,
     encode_vote,
 )
-from bkclient.repair.coordination.formats import encode_layout as encode_layout_of_marks
+from bkclient.repair.underreplication.formats import encode_layout as encode_layout_of_marks
 from tests.bkclient.metadata.golden_files import (
     INSTANCE_ID,
     MACHINE,

@@ -21,8 +21,8 @@ from bkclient.metadata.memory import MemoryMetadataService
 from bkclient.metadata.opening import open_store
 from bkclient.metadata.paths import LedgerManager, parse_ledger_path
 from bkclient.metadata.tree import tree_of
-from bkclient.repair.coordination.election import AuditorElection
-from bkclient.repair.coordination.underreplication import CheckKind, UnderReplication
+from bkclient.repair.underreplication.election import AuditorElection
+from bkclient.repair.underreplication.marks import CheckKind, UnderReplication
 from simbookie.cluster import LocalCluster
 from simbookie.cookies import NOWHERE, leave_cookie
 from tests.bkclient.metadata.golden_files import (

@@ -20,8 +20,8 @@ from bkclient.metadata.tree import TreeNode
 from bkclient.protocol.quorum import QuorumSizes
 from bkclient.repair.admin import RepairAdmin
 from bkclient.repair.config import RepairConfig
-from bkclient.repair.coordination.underreplication import UnderReplication
 from bkclient.repair.fragments import fragments_of
+from bkclient.repair.underreplication.marks import UnderReplication
 from simbookie.world.loop import VirtualTimeLoop
 from tests.bkclient.fakes import FakeCluster, FakeStore, FakeTransport, fake_cluster, writer_of
 from tests.settling import settled

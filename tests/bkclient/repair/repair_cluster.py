@@ -15,10 +15,10 @@ from bkclient.ledger import LedgerMetadata
 from bkclient.placement import PlacementPolicy
 from bkclient.repair.admin import RepairAdmin, core_of
 from bkclient.repair.config import RepairConfig
-from bkclient.repair.coordination.underreplication import UnderReplication
 from bkclient.repair.events import EventKind, RepairEvent
 from bkclient.repair.findings import LedgerReport
 from bkclient.repair.service import AutoRecovery
+from bkclient.repair.underreplication.marks import UnderReplication
 from bkclient.transport.base import BookieTransport, ReplyHandler
 from bkclient.transport.wrapping import WrappingTransport
 from bkclient.wire.messages import Request

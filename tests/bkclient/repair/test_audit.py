@@ -11,7 +11,7 @@ from bkclient.metadata.base import BookieSets
 from bkclient.metadata.memory import MemoryMetadataService, MemoryMetadataStore
 from bkclient.metadata.tree import tree_of
 from bkclient.repair.audit import AuditReport, audit_bookies
-from bkclient.repair.coordination.underreplication import UnderReplication
+from bkclient.repair.underreplication.marks import UnderReplication
 
 pytestmark = pytest.mark.rule("AR-17")
 

@@ -13,8 +13,8 @@ from bkclient.ledger import DigestType
 from bkclient.placement import LedgerShape, RandomPlacement
 from bkclient.placement.base import Adherence
 from bkclient.repair.admin import RepairAdmin
-from bkclient.repair.coordination.underreplication import CheckKind
 from bkclient.repair.events import EventKind
+from bkclient.repair.underreplication.marks import CheckKind
 from bkclient.wire.entry import EntryCodec
 from simbookie.world.metadata_service import MetadataFault
 from tests.bkclient.repair.repair_cluster import EPOCH_MS, SESSION_S, RepairCluster, run_in_repair_cluster

@@ -16,7 +16,7 @@ from simbookie.world.hosts import Host, World
 from simbookie.world.metadata import SimulatedMetadataStore
 from simbookie.world.metadata_service import MetadataCall, MetadataFault
 from tests.bkclient.metadata import test_tree as trees
-from tests.bkclient.repair.coordination import test_underreplication as marks
+from tests.bkclient.repair.underreplication import test_marks as marks
 from tests.simbookie.world.contract import tell
 
 #: Told in virtual time; what a story cannot have here, such as parameters, is left to the drivers' own tests.

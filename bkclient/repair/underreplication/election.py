@@ -12,7 +12,7 @@ from typing import Final
 from bkclient.coordination.sequence import SequentialElection
 from bkclient.errors import MetadataStoreError
 from bkclient.metadata.tree import NodeTree
-from bkclient.repair.coordination.formats import decode_vote, encode_vote
+from bkclient.repair.underreplication.formats import decode_vote, encode_vote
 
 __all__ = ["AuditorElection"]
 

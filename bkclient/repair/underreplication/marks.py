@@ -15,7 +15,7 @@ on one cluster side by side::
     disable                                 there while auto-recovery is switched off
     lostBookieRecoveryDelay                 seconds an audit waits for a single lost bookie
     checkallledgersctime, ...               when the last complete checks ended
-    auditorelection/V_<number>              see bkclient.repair.coordination.election
+    auditorelection/V_<number>              see bkclient.repair.underreplication.election
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from bkclient.ledger import BookieId
 from bkclient.metadata.base import Cancel
 from bkclient.metadata.paths import LEDGER_ID_MAX, check_ledger_id, under_replicated_ledger_path
 from bkclient.metadata.tree import NodeTree
-from bkclient.repair.coordination.formats import (
+from bkclient.repair.underreplication.formats import (
     check_layout,
     decode_check_time,
     decode_delay,

@@ -10,9 +10,9 @@ import pytest
 
 from bkclient.errors import ArgumentError, MetadataSerializationError, MetadataStoreError
 from bkclient.metadata.tree import NodeTree, tree_of
-from bkclient.repair.coordination.election import AuditorElection
-from bkclient.repair.coordination.underreplication import CheckKind, LedgerMark, UnderReplication
-from tests.bkclient.repair.coordination.conftest import OpenSession
+from bkclient.repair.underreplication.election import AuditorElection
+from bkclient.repair.underreplication.marks import CheckKind, LedgerMark, UnderReplication
+from tests.bkclient.repair.underreplication.conftest import OpenSession
 
 WIDE = (3, 70_000, 2**40 + 5)
 NOW_MS = 1_700_000_000_000
