@@ -122,8 +122,8 @@ crashes: $(INSTALLED)  ## kill a bookie 20,000 times over each store, 5,000 with
 		$(BIN)/bk-sim crashes --runs $(or $(RUNS),5000) --storage $$logs || exit 1; done
 	$(BIN)/bk-sim crashes --quirks faithful
 
-storage-defects: $(INSTALLED)  ## plant defects in the storage of a bookie and see crash runs notice each (ONLY='part of a name')
-	$(BIN)/python -m tests.tools.storage_defects $(if $(ONLY),"$(ONLY)",--page)
+storage-defects: $(INSTALLED)  ## plant defects in the storage of a bookie and see crash runs notice each (ONLY='part of a name', STORE=db for those of its stores)
+	$(BIN)/python -m tests.tools.storage_defects $(if $(ONLY),"$(ONLY)",--page) $(if $(STORE),--store "$(STORE)")
 
 coverage: $(INSTALLED)  ## prove that the tests of the protocol machines take every branch of them
 	$(BIN)/coverage run -m pytest -q tests/bkclient/protocol --ignore=tests/bkclient/protocol/stateful

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.tools.storage_defect import StorageDefect
 from tests.tools.storage_defect_table import DEFECTS
-from tests.tools.storage_defects import PAGE, hunt, with_table
+from tests.tools.storage_defects import PAGE, hunt, main, rows_of, with_table
 
 SOON = {
     "entries are not replayed": "I1",
@@ -46,6 +48,40 @@ def test_the_page_has_the_last_results_of_every_defect() -> None:
     seen = {row[0]: row[4] for row in rows}
     assert "NOT FOUND" not in seen.values()
     assert all(seen[each.name] == f"`{each.test}`" for each in DEFECTS if each.test)
+
+
+@pytest.mark.deep
+def test_workers_find_what_one_finds_in_the_order_of_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+    told = []
+    for processes in ("1", "2"):
+        assert main(["are not journalled", "--runs", "5", "--processes", processes]) == 0
+        told.append(capsys.readouterr().out)
+    assert told[0] == told[1]
+    names = [each.name for each in DEFECTS if "are not journalled" in each.name]
+    assert [line[:60].strip() for line in told[0].splitlines()[1:]] == names
+    assert len(names) == 3
+
+
+def test_a_defect_that_is_not_found_ends_it_with_1_and_none_to_plant_with_2(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["an explicit LAC is replayed over none only", "--runs", "1", "--processes", "1"]) == 1
+    assert "NOT FOUND" in capsys.readouterr().out
+    for arguments in (["no such defect"], ["", "--store", "tape"]):
+        with pytest.raises(SystemExit, match="2"):
+            main(arguments)
+
+
+def test_rows_of_others_stay_in_the_page(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(PAGE.read_text(encoding="utf-8"), encoding="utf-8")
+    monkeypatch.setattr("tests.tools.storage_defects.PAGE", page)
+    before = rows_of(PAGE.read_text(encoding="utf-8"))
+    name = "an explicit LAC is replayed over none only"
+    main([name, "--runs", "1", "--processes", "1", "--page"])
+    after = rows_of(page.read_text(encoding="utf-8"))
+    assert list(after) == list(before)
+    assert after == before | {name: f"| {name} | replay | interleaved | 1 | NOT FOUND |\n"}
 
 
 def test_results_replace_those_before() -> None:
