@@ -8,8 +8,11 @@ entries to move; before it is deleted, every entry of it is read and compared.
     python -m benchmarks.bookie_soak                                   # an hour
     python -m benchmarks.bookie_soak --seconds 600 --store sorted --adds-per-s 500
 
+    python -m benchmarks.bookie_soak --seconds 180 --leak-bytes-per-add 200   # has to end with 1
+
 Prints one JSON object for each sample, and one with the verdict. Ends with 1 if an entry is missing or wrong, if nothing was
-collected or compacted, or if resident memory grows: see :func:`trend_of`.
+collected or compacted, or if resident memory grows in the second half: see :func:`trend_of`. What RocksDB may gather in memory
+is made small, because its buffer of 64 MiB fills up and is emptied a few times in an hour, and a leak hides in that.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import os
 import shutil
 import struct
 import tempfile
@@ -34,6 +38,7 @@ from typing import Annotated, Final
 import typer
 
 import bkclient
+from benchmarks.leaking_bookie import LEAK_VARIABLE, LeakingBookie
 from benchmarks.processes import taken_by
 from bkclient import BookKeeper
 from bkclient.errors import BookKeeperError
@@ -46,12 +51,14 @@ __all__ = ["Sample", "SoakError", "Trend", "problems_of", "trend_of"]
 LEDGERS: Final = 4
 #: Of those that are kept, so many at a time.
 KEPT: Final = 12
-#: The part of the run that does not count: caches fill, modules are loaded, the first logs are compacted.
-WARM_UP: Final = 1 / 6
+#: The part of the run that does not count: caches fill, modules are loaded, the first logs are compacted, memory comes to pieces.
+WARM_UP: Final = 1 / 2
 #: The rest is cut into so many parts, and each counts by its median: neighbouring samples depend on each other, parts hardly do.
 PARTS: Final = 12
 #: Standard errors of the slope that are granted to chance.
 STANDARD_ERRORS: Final = 2.0
+#: In a run, unless said otherwise: every five seconds in an hour.
+SAMPLES: Final = 720
 #: Growth in MiB over the part of the run that counts, beyond chance, that is still no growth.
 GROWTH_MAX_MIB: Final = 2.0
 _BURST: Final = 50
@@ -72,6 +79,8 @@ journalMaxBackups=1
 skipListSizeLimit=8388608
 dbStorage_writeCacheMaxSizeMb=16
 dbStorage_readAheadCacheMaxSizeMb=16
+dbStorage_rocksDB_writeBufferSizeMB=1
+dbStorage_rocksDB_blockCacheSize=1048576
 """
 #: Counters of the bookie's by which one sees that what is to be shown to leave nothing behind has happened.
 _COUNTERS: Final = {
@@ -288,6 +297,7 @@ class Options:
     adds_per_s: float
     entries: int
     sample_s: float
+    leak_bytes_per_add: int
 
 
 def main(
@@ -296,10 +306,15 @@ def main(
     store: Annotated[str, typer.Option(help="The ledger store: sorted, interleaved or db.")] = "db",
     adds_per_s: Annotated[float, typer.Option(help="Entries a second, of 1 KiB on average.")] = 2000.0,
     entries: Annotated[int, typer.Option(min=_BURST, help="Of a ledger.")] = 5000,
-    sample_s: Annotated[float, typer.Option(help="Seconds between two samples.")] = 10.0,
+    sample_s: Annotated[
+        float | None, typer.Option(help="Seconds between two samples.  [default: 1/720 of the run]", show_default=False)
+    ] = None,
+    leak_bytes_per_add: Annotated[int, typer.Option(min=0, help="A leak that is planted, to see it told.")] = 0,
 ) -> None:
     """Run, print the samples, and judge."""
-    options = Options(seconds, store, adds_per_s, entries, sample_s)
+    options = Options(
+        seconds, store, adds_per_s, entries, sample_s if sample_s is not None else seconds / SAMPLES, leak_bytes_per_add
+    )
     folder = Path(tempfile.mkdtemp(prefix="bookie-soak-"))
     try:
         conf = folder / "bk_server.conf"
@@ -308,7 +323,8 @@ def main(
             uri = f"zk+hierarchical://{zookeeper.address}/soak"
             places = ("--data", str(folder / "data"), "--storage", store, "--conf", str(conf))
             serving = ("--session-timeout-s", str(_SESSION_S), "--admin-port", "0")
-            bookie = BookieProcess(
+            os.environ[LEAK_VARIABLE] = str(leak_bytes_per_add)
+            bookie = (LeakingBookie if leak_bytes_per_add else BookieProcess)(
                 "soak", uri, folder, bookie_id="soak", options=(*places, *serving), start_timeout_s=_START_S
             )
             bookie.start()

@@ -143,12 +143,11 @@ WITHOUT_EFFECT: Final[Mapping[str, tuple[str, ...]]] = {
         *("serverWriteBufferLowWaterMark", "serverWriteBufferHighWaterMark"),
     ),
     "RocksDB keeps its own defaults": (
-        *("dbStorage_rocksDB_blockCacheSize", "dbStorage_rocksDB_blockSize", "dbStorage_rocksDB_bloomFilterBitsPerKey"),
+        *("dbStorage_rocksDB_blockSize", "dbStorage_rocksDB_bloomFilterBitsPerKey"),
         *("dbStorage_rocksDB_checksum_type", "dbStorage_rocksDB_format_version", "dbStorage_rocksDB_logPath"),
         *("dbStorage_rocksDB_maxSizeInLevel1MB", "dbStorage_rocksDB_numFilesInLevel0", "dbStorage_rocksDB_numLevels"),
         *(
             "dbStorage_rocksDB_sstSizeInMB",
-            "dbStorage_rocksDB_writeBufferSizeMB",
             "dbStorage_rocksDB_lz4CompressionEnabled",
         ),
         *(

@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Final, Self
+from typing import IO, ClassVar, Final, Self
 
 from bkclient.metadata.base import BookieAddress
 from simbookie.standstill import stop
@@ -40,8 +40,12 @@ for bookie in "$@"; do echo "/${bookie##*.}"; done
 class BookieProcess:
     """One bookie process. ``options`` are further options of ``bk-sim bookie``; times in seconds.
 
-    ``name`` names its files in ``log_dir``. Without a port the system chooses one, which later starts keep.
+    ``name`` names its files in ``log_dir``. Without a port the system chooses one, which later starts keep. A subclass may run
+    another :attr:`module`, which does something first.
     """
+
+    #: The module whose command line is that of ``bk-sim``.
+    module: ClassVar[str] = "simbookie.cli"
 
     def __init__(
         self,
@@ -109,7 +113,7 @@ class BookieProcess:
         if self.is_running:
             return
         self._release()
-        command = [sys.executable, "-m", "simbookie.cli", "bookie", "--json", "--exit-with-stdin"]
+        command = [sys.executable, "-m", self.module, "bookie", "--json", "--exit-with-stdin"]
         command += ["--metadata", self._metadata_uri, "--host", self._host, "--port", str(self._port)]
         if self._bookie_id is not None:
             command += ["--id", self._bookie_id]

@@ -18,22 +18,35 @@ COUNTED = {
 }
 
 
-def samples(growth_mib_per_h: float = 0.0, *, noise_mib: float = 10.0, hours: float = 1.0) -> list[Sample]:
-    """One every ten seconds; memory rises within the first tenth, and then as told."""
+def samples(
+    growth_mib_per_h: float = 0.0, *, noise_mib: float = 3.0, hours: float = 1.0, first_mib: float = 60.0
+) -> list[Sample]:
+    """720, evenly; memory goes from ``first_mib`` to 90 within the first half, in steps as caches fill, and then as told."""
     rng, found = Random(1), []
-    for number in range(round(hours * 360)):
-        seconds = number * 10.0
-        warm = min(1.0, seconds / (hours * 360))
-        rss = 60 + 30 * warm + growth_mib_per_h * seconds / 3600 + rng.uniform(0, noise_mib)
+    for number in range(720):
+        seconds = number * hours * 5
+        filled = min(1.0, number // 60 / 6)
+        rss = first_mib + (90 - first_mib) * filled + growth_mib_per_h * seconds / 3600 + rng.uniform(0, noise_mib)
         found.append(Sample(seconds, rss, seconds / 10, 30, 100.0, number, COUNTED))
     return found
 
 
-def test_memory_that_goes_up_and_down_is_flat() -> None:
-    trend = trend_of(samples())
+@pytest.mark.parametrize("noise_mib", [0.5, 3.0, 10.0, 60.0])
+def test_memory_that_goes_up_and_down_is_flat(noise_mib: float) -> None:
+    found = samples(noise_mib=noise_mib)
+    trend = trend_of(found)
     assert abs(trend.slope_mib_per_h) < 3 * trend.error_mib_per_h
-    assert trend.hours == pytest.approx(5 / 6, abs=0.01)
-    assert problems_of(samples(), trend) == []
+    assert trend.hours == pytest.approx(1 / 2, abs=0.01)
+    assert problems_of(found, trend) == []
+
+
+def test_the_second_half_counts_and_not_how_the_last_differs_from_the_first() -> None:
+    rises = samples(first_mib=20.0)
+    assert rises[-1].rss_mib - rises[0].rss_mib > 60
+    assert problems_of(rises, trend_of(rises)) == [], "caches fill"
+    falls = samples(8.0, first_mib=300.0)
+    assert falls[-1].rss_mib - falls[0].rss_mib < -190
+    assert problems_of(falls, trend_of(falls)) != [], "a leak beneath what is given back"
 
 
 @pytest.mark.parametrize("growth_mib_per_h", [8.0, 50.0])
@@ -43,6 +56,14 @@ def test_memory_that_grows_is_told_with_its_slope(growth_mib_per_h: float) -> No
     assert trend.slope_mib_per_h == pytest.approx(growth_mib_per_h, abs=4 * trend.error_mib_per_h)
     (problem,) = problems_of(found, trend)
     assert problem.startswith("memory grew by ")
+
+
+def test_a_leak_of_a_short_run_is_seen_by_what_it_comes_to() -> None:
+    """Two and a half minutes, in the second half of which four MiB are lost, or one, which is within what is granted."""
+    hours = 150 / 3600
+    for lost_mib, is_told in ((4.0, True), (1.0, False)):
+        found = samples(2 * lost_mib / hours, noise_mib=2.0, hours=hours)
+        assert bool(problems_of(found, trend_of(found))) is is_told
 
 
 def test_growth_within_the_warm_up_is_none_and_a_run_without_garbage_shows_nothing() -> None:

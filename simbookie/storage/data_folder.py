@@ -131,7 +131,7 @@ def data_folder(
     def databases(folder: Folder) -> OpenDatabase:
         require_rocksdb()
         assert isinstance(folder.disk, DirectoryDisk)
-        return rocks_databases(folder.disk.root / folder.path)
+        return rocks_databases(folder.disk.root / folder.path, conf.db)
 
     with ExitStack() as locks:
         for path in places.locked:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from simbookie.storage.base import DurableCallback, StorageError, StorageIOError
 from simbookie.storage.db.key_value import KeyValueBatch, OpenDatabase
+from simbookie.storage.db.settings import DbConfig
 
 if TYPE_CHECKING:
     from rocksdict import Options, Rdict, WriteBatch
@@ -33,8 +34,6 @@ _OWN_FILE: Final = "rocksdict-config.json"
 _TABLE_FORMAT: Final = 5
 _BLOOM_BITS_PER_KEY: Final = 10
 _BLOCK_BYTES: Final = 64 << 10
-_BLOCK_CACHE_BYTES: Final = 32 * _MIB
-_WRITE_BUFFER_BYTES: Final = 64 * _MIB
 
 
 class RocksDbMissing(StorageError):
@@ -57,9 +56,9 @@ def require_rocksdb() -> None:
         raise RocksDbMissing from None
 
 
-def rocks_databases(folder: Path) -> OpenDatabase:
+def rocks_databases(folder: Path, config: DbConfig | None = None) -> OpenDatabase:
     """Opens databases in a folder of the file system."""
-    return lambda name: RocksDatabase(folder / name, many_rows=name == "locations")
+    return lambda name: RocksDatabase(folder / name, many_rows=name == "locations", config=config)
 
 
 def is_rocks_database(path: Path) -> bool:
@@ -70,16 +69,19 @@ def is_rocks_database(path: Path) -> bool:
 class RocksDatabase:
     """Implements :class:`simbookie.storage.db.key_value.KeyValueStore`; made in ``path`` if it is missing.
 
-    ``many_rows`` has it laid out for very many. With ``is_read_only`` nothing is made or changed, and another process may
-    have it open. :class:`RocksDbMissing` without the package, and :class:`~simbookie.storage.base.StorageIOError` if another
-    process has it open, or it is damaged.
+    ``many_rows`` has it laid out for very many, with the buffers that ``config`` grants. With ``is_read_only`` nothing is made
+    or changed, and another process may have it open. :class:`RocksDbMissing` without the package, and
+    :class:`~simbookie.storage.base.StorageIOError` if another process has it open, or it is damaged.
     """
 
-    def __init__(self, path: Path, *, many_rows: bool = True, is_read_only: bool = False) -> None:
+    def __init__(
+        self, path: Path, *, many_rows: bool = True, is_read_only: bool = False, config: DbConfig | None = None
+    ) -> None:
         require_rocksdb()
         self._path = path
+        rows_in = (config if config is not None else DbConfig()) if many_rows else None
         with self._errors("open"):
-            self._database = _opened_to_read(path) if is_read_only else _opened(path, many_rows=many_rows)
+            self._database = _opened_to_read(path) if is_read_only else _opened(path, rows_in)
         self._is_dirty = False
         self._failed: StorageIOError | None = None
         #: What is under way on threads.
@@ -223,11 +225,11 @@ class RocksDatabase:
                 self._database.close()
 
 
-def _opened(path: Path, *, many_rows: bool) -> Rdict:
+def _opened(path: Path, rows_in: DbConfig | None) -> Rdict:
     from rocksdict import Rdict  # noqa: PLC0415  optional
 
     path.mkdir(parents=True, exist_ok=True)
-    return Rdict(str(path), _options(many_rows=many_rows))
+    return Rdict(str(path), _options(rows_in))
 
 
 def _opened_to_read(path: Path) -> Rdict:
@@ -250,7 +252,8 @@ def _new_batch() -> WriteBatch:
     return WriteBatch(raw_mode=True)
 
 
-def _options(*, many_rows: bool) -> Options:
+def _options(rows_in: DbConfig | None) -> Options:
+    """Those for very many rows, with its buffers, or for few."""
     from rocksdict import BlockBasedOptions, Cache, ChecksumType, DBCompressionType, Options  # noqa: PLC0415  optional
 
     options = Options(raw_mode=True)
@@ -259,16 +262,16 @@ def _options(*, many_rows: bool) -> Options:
     tables = BlockBasedOptions()
     tables.set_format_version(_TABLE_FORMAT)
     tables.set_checksum_type(ChecksumType.xxhash())
-    if many_rows:
+    if rows_in is not None:
         options.set_compression_type(DBCompressionType.lz4())
-        options.set_write_buffer_size(_WRITE_BUFFER_BYTES)
+        options.set_write_buffer_size(rows_in.rocksdb_write_buffer_bytes)
         options.set_max_write_buffer_number(4)
         options.set_max_total_wal_size(512 * _MIB)
         options.set_max_bytes_for_level_base(256 * _MIB)
         options.set_target_file_size_base(64 * _MIB)
         options.set_level_compaction_dynamic_level_bytes(True)
         tables.set_block_size(_BLOCK_BYTES)
-        tables.set_block_cache(Cache(_BLOCK_CACHE_BYTES))
+        tables.set_block_cache(Cache(rows_in.rocksdb_block_cache_bytes))
         tables.set_bloom_filter(_BLOOM_BITS_PER_KEY, block_based=False)
         tables.set_cache_index_and_filter_blocks(True)
     options.set_block_based_table_factory(tables)

@@ -24,6 +24,8 @@ DB_KEYS: Final[Mapping[str, tuple[str, float]]] = {
     "read_ahead_entries": ("dbStorage_readAheadCacheBatchSize", 1),
     "read_ahead_bytes": ("dbStorage_readAheadCacheBatchBytesSize", 1),
     "batch_rows_max": ("maxOperationNumbersInSingleRocksdbWriteBatch", 1),
+    "rocksdb_write_buffer_bytes": ("dbStorage_rocksDB_writeBufferSizeMB", _MIB),
+    "rocksdb_block_cache_bytes": ("dbStorage_rocksDB_blockCacheSize", 1),
 }
 #: The same of :class:`~simbookie.storage.entry_logs.config.DirectConfig`, which counts where the key below is true.
 DIRECT_KEYS: Final[Mapping[str, tuple[str, float]]] = {
@@ -51,14 +53,18 @@ class DbConfig:
     read_ahead_bytes: int = -1
     #: Changes of the database that are made at once, at most.
     batch_rows_max: int = 100_000
+    #: What a database of locations in RocksDB writes to a file at a time, and what it keeps of its files in memory.
+    rocksdb_write_buffer_bytes: int = 64 * _MIB
+    rocksdb_block_cache_bytes: int = 32 * _MIB
     entry_log: EntryLogConfig = field(default_factory=EntryLogConfig)
 
     def __post_init__(self) -> None:
-        for name in ("write_cache_bytes", "read_cache_bytes", "batch_rows_max"):
+        for name in ("write_cache_bytes", "read_cache_bytes", "batch_rows_max", "rocksdb_write_buffer_bytes"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{_GROUP}: {name} must be >= 1, got {getattr(self, name)}")
-        if self.read_ahead_entries < 0:
-            raise ValueError(f"{_GROUP}: read_ahead_entries must be >= 0, got {self.read_ahead_entries}")
+        for name in ("read_ahead_entries", "rocksdb_block_cache_bytes"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{_GROUP}: {name} must be >= 0, got {getattr(self, name)}")
 
     @classmethod
     def from_conf(cls, conf: Mapping[str, str], entry_log: EntryLogConfig | None = None) -> DbConfig:

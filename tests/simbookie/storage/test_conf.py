@@ -47,6 +47,8 @@ DEFAULTS = {
     "dbStorage_readAheadCacheBatchSize": "100",
     "dbStorage_readAheadCacheBatchBytesSize": "-1",
     "maxOperationNumbersInSingleRocksdbWriteBatch": "100000",
+    "dbStorage_rocksDB_writeBufferSizeMB": "64",
+    "dbStorage_rocksDB_blockCacheSize": "33554432",
     "dbStorage_maxThrottleTimeMs": "10000",
     "dbStorage_directIOEntryLogger": "false",
     "entryLogPerLedgerEnabled": "false",

@@ -172,6 +172,25 @@ async def test_nobody_is_called_back_after_the_end(tmp_path: Path) -> None:
     RocksDatabase(tmp_path).close()
 
 
+def test_rows_are_gathered_in_a_buffer_as_large_as_is_granted(tmp_path: Path) -> None:
+    def files_after_3_mib(config: DbConfig | None) -> int:
+        path = tmp_path / str(config is not None)
+        database = RocksDatabase(path, config=config)
+        for number in range(3 << 10):
+            database.put(number.to_bytes(8), Random(number).randbytes(1 << 10))
+        database.close()
+        RocksDatabase(path, config=config).close()
+        return len(list(path.glob("*.sst")))
+
+    small = DbConfig(rocksdb_write_buffer_bytes=1 << 20, rocksdb_block_cache_bytes=0)
+    assert files_after_3_mib(small) >= 3
+    assert files_after_3_mib(None) == 1, "when it was opened again"
+    with pytest.raises(ValueError, match="rocksdb_write_buffer_bytes must be >= 1, got 0"):
+        DbConfig(rocksdb_write_buffer_bytes=0)
+    with pytest.raises(ValueError, match="rocksdb_block_cache_bytes must be >= 0, got -1"):
+        DbConfig(rocksdb_block_cache_bytes=-1)
+
+
 def test_without_the_package_one_sentence_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "rocksdict", None)
     with pytest.raises(RocksDbMissing, match=r"needs the package rocksdict.* pip install 'bkclient\[rocksdb\]'"):
