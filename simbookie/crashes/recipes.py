@@ -89,9 +89,9 @@ def _add(slot: int, size: int = 100, wait: float = 0.003) -> tuple[Operation, ..
     return ("add", slot, size, "ordinary"), ("wait", wait)
 
 
-def _fails(path: str, *, skip: int = 0) -> Operation:
-    """A write to a file of this name fails, the next one, or one after so many."""
-    return "fault", DiskOperation.WRITE, DiskFaultKind.ERROR, path, skip, 0
+def _fails(path: str) -> Operation:
+    """The next write to a file of this name fails."""
+    return "fault", DiskOperation.WRITE, DiskFaultKind.ERROR, path, 0, 0
 
 
 def _stalls(path: str, seconds: float) -> Operation:
