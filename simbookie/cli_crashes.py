@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from simbookie.cli_options import EXIT_FAILURE, Json
-from simbookie.crashes.hunts import Hunt, hunt_all, name_of
+from simbookie.crashes.hunts import SWITCHES, Hunt, Switch, hunt_all, name_of
 from simbookie.crashes.invariants import INVARIANTS
 from simbookie.crashes.kinds import STORE_KINDS
 from simbookie.crashes.sweep import CrashSweep, sweep
@@ -28,13 +28,15 @@ there. Runs are made of their seed alone; the digest tells whether two sweeps we
 With --quirks faithful each of BookKeeper's defects is switched on by itself, over a store that it concerns, until runs show it,
 within its budget of runs; where chance does not come to it, a fixed recipe shows it. What shows is an invariant that is violated,
 or, of a defect that violates none, an answer that is another one without it. The same run without the defect has to violate
-nothing. --runs is the budget of those that chance shows then, instead of their own, and --storage has no effect.
+nothing. --runs is the budget of those that chance shows then, instead of their own, --only names one defect, and --storage has
+no effect.
 
 \b
 Examples:
   bk-sim crashes
   bk-sim crashes --runs 20000 --storage interleaved
   bk-sim crashes --quirks faithful
+  bk-sim crashes --quirks faithful --only replay-gives-up
   bk-sim crashes --runs 200 --quirks keyless-fences --json
 
 \b
@@ -57,6 +59,9 @@ def crashes(
     seed: Annotated[int, typer.Option(min=0, help="The first run's; each has the next number.")] = 0,
     storage: Annotated[str, typer.Option(help=f"The ledger store: {', '.join(STORE_KINDS)}.")] = "sorted",
     quirks: Annotated[str, typer.Option(help="repaired, faithful, or the name of one quirk.")] = "repaired",
+    only: Annotated[
+        str | None, typer.Option(help="With --quirks faithful: this defect alone.", show_default=False)
+    ] = None,
     processes: Annotated[
         int | None, typer.Option(min=1, help="Workers.  [default: one for each processor]", show_default=False)
     ] = None,
@@ -65,8 +70,12 @@ def crashes(
     """Make runs, and tell what came of them."""
     if storage not in STORE_KINDS:
         raise typer.BadParameter(f"must be {' or '.join(STORE_KINDS)}, got {storage!r}", param_hint="--storage")
+    if only is not None and quirks != "faithful":
+        raise typer.BadParameter("needs --quirks faithful", param_hint="--only")
     if quirks == "faithful":
-        hunts = hunt_all(seed, budget=runs, processes=processes, progress=_progress("defects", "shown"))
+        hunts = hunt_all(
+            _switches(only), seed, budget=runs, processes=processes, progress=_progress("defects", "shown")
+        )
         typer.echo(json.dumps(_quirks_json(hunts)) if as_json else _quirk_table(hunts))
         is_fine = all(each.is_shown for each in hunts)
     else:
@@ -78,6 +87,14 @@ def crashes(
         is_fine = not result.violated
     if not is_fine:
         raise typer.Exit(EXIT_FAILURE)
+
+
+def _switches(only: str | None) -> list[Switch]:
+    chosen = [switch for switch in SWITCHES if only in (None, name_of(switch))]
+    if not chosen:
+        shown = ", ".join(sorted(map(name_of, SWITCHES)))
+        raise typer.BadParameter(f"must be one of {shown}; got {only!r}", param_hint="--only")
+    return chosen
 
 
 def _quirks(name: str) -> frozenset[Quirk]:

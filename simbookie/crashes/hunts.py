@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, Literal
@@ -137,17 +137,18 @@ def _names(violations: tuple[StorageViolation, ...]) -> tuple[str, ...]:
 
 
 def hunt_all(
+    switches: Sequence[Switch] = SWITCHES,
     first_seed: int = 0,
     *,
     budget: int | None = None,
     processes: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[Hunt]:
-    """Look for every defect; ``progress`` is told how many are done, and how many were seen."""
-    count = min(processes if processes is not None else default_processes(), len(SWITCHES))
+    """Look for the defects of ``switches``; ``progress`` is told how many are done, and how many were seen."""
+    count = min(processes if processes is not None else default_processes(), len(switches))
     hunts: list[Hunt] = []
     with worker_processes(count, partial(hunt, first_seed=first_seed, budget=budget)) as hand_out:
-        for each in in_order(hand_out(SWITCHES)):
+        for each in in_order(hand_out(switches)):
             hunts.append(each)
             if progress is not None:
                 progress(len(hunts), sum(one.is_shown for one in hunts))

@@ -225,9 +225,21 @@ def test_the_command_tells_of_each_defect_of_bookkeeper_how_it_is_shown_and_with
     assert hunts["zero-records-replayed"]["answers"] is None
 
 
+def test_the_command_shows_one_defect_alone() -> None:
+    result = invoke("--quirks", "faithful", "--only", "replay-gives-up")
+    assert result.exit_code == 0
+    (row,) = result.stdout.splitlines()[1:]
+    assert row.split() == ["replay-gives-up", "db", "recipe", "1", "1", "I1"]
+    told = json.loads(invoke("--quirks", "faithful", "--only", "error_waits_for_fence=False", "--json").stdout)
+    ((found,)) = told["hunts"]
+    assert (found["quirk"], found["absent_repaired"], found["run"] > 0) == ("error_waits_for_fence=False", True, True)
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
+        (["--only", "replay-gives-up"], "needs --quirks faithful"),
+        (["--quirks", "faithful", "--only", "sloppy"], "must be one of checkpoints-compared-by-first, "),
         (["--storage", "tape"], " or ".join(STORE_KINDS)),
         (["--quirks", "sloppy"], "must be repaired, faithful or one of"),
         (["--runs", "0"], "--runs"),
