@@ -144,7 +144,7 @@ interop: $(INSTALLED)  ## meet Apache BookKeeper's own bookies, Java client and 
 	  mvn -B -q -f tests/interop/pom.xml -Dbookkeeper.version=$$version $$profile compile \
 	  || { echo "Maven could not build the peers for Apache BookKeeper $$version: is Maven Central reachable?" >&2; exit 1; }; \
 	done
-	mvn -B -q -f tests/interop/pulsar/pom.xml compile || { echo "Maven could not build what writes topics of Pulsar: is Maven Central reachable?" >&2; exit 1; }
+	mvn -B -q -f tests/interop/pulsar/pom.xml compile || { echo "Maven could not build the peers for Apache Pulsar: is Maven Central reachable?" >&2; exit 1; }
 	export BOOKKEEPER_VERSIONS="$(BOOKKEEPER_VERSIONS)"; $(BIN)/pytest -m interop tests/interop \
 	  || INTEROP_SECOND_ATTEMPT=1 $(BIN)/pytest -m interop --last-failed --last-failed-no-failures none tests/interop
 	$(BIN)/python -m tests.tools.interop_page

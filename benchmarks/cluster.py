@@ -55,6 +55,10 @@ class Bookies(Metadata, Protocol):
     def addresses(self) -> list[BookieAddress]:
         """Of all that were started."""
 
+    @property
+    def pids(self) -> list[int]:
+        """The processes that run."""
+
     def add(self) -> None:
         """Start one more."""
 
@@ -71,6 +75,10 @@ class _OurBookies:
     def addresses(self) -> list[BookieAddress]:
         return [bookie.address for bookie in self._processes.bookies]
 
+    @property
+    def pids(self) -> list[int]:
+        return [bookie.pid for bookie in self._processes.bookies if bookie.pid is not None]
+
     def add(self) -> None:
         self._processes.add()
 
@@ -86,6 +94,10 @@ class _ApacheBookies:
     @property
     def addresses(self) -> list[BookieAddress]:
         return [BookieAddress("127.0.0.1", bookie.port) for bookie in self._cluster.bookies]
+
+    @property
+    def pids(self) -> list[int]:
+        return [bookie.pid for bookie in self._cluster.bookies if bookie.pid is not None]
 
     def add(self) -> None:
         self._cluster.add()

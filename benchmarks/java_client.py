@@ -16,7 +16,7 @@ from benchmarks.measuring import Values
 from simbookie.java import JavaNotFoundError, find_java
 from tests.interop.builds import Build, builds
 
-__all__ = ["VERSION", "JavaClient", "build_to_run", "values_of"]
+__all__ = ["VERSION", "FastBuild", "JavaClient", "build_to_run", "values_of"]
 
 #: Of BookKeeper.
 VERSION: Final = "4.18.0"
@@ -55,12 +55,12 @@ def build_to_run() -> tuple[FastBuild | None, str]:
 
 
 class JavaClient:
-    """The process. A call returns when its work is done."""
+    """The process, which runs ``program``. A call returns when its work is done."""
 
-    def __init__(self, build: FastBuild, log_path: Path) -> None:
+    def __init__(self, build: FastBuild, log_path: Path, program: Path = _PROGRAM) -> None:
         with log_path.open("ab") as log:
             self._process = subprocess.Popen(
-                build.command(str(_PROGRAM)), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
+                build.command(str(program)), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
             )
         self._log_path = log_path
 
