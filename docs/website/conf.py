@@ -35,6 +35,7 @@ html_title = f"bkclient {release}"
 html_static_path = ["static"]
 html_favicon = "static/favicon.svg"
 html_css_files = ["site.css"]
+html_js_files = [("menu.js", {"defer": "defer"})]
 html_copy_source = False
 html_show_sphinx = False
 pygments_style = "friendly"

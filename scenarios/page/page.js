@@ -204,7 +204,7 @@
     keys[press.key]();
   });
   $("scroll").addEventListener("scroll", draw);
-  window.addEventListener("resize", draw);
+  window.addEventListener("resize", () => { chart(); draw(); });
   $("entry").addEventListener("input", select);
   for (const group of data.groups) {
     const label = elementOf("label"), box = elementOf("input");
@@ -217,13 +217,14 @@
   }
 
   // Entries over time --------------------------------------------------------------------------------------------
-  const W = 1000, H = 300, LEFT = 46, RIGHT = 12, TOP = 10, BAR = 16;
-  let here = null;
+  const H = 300, LEFT = 46, RIGHT = 12, TOP = 10, BAR = 16, NARROWEST = 260;
+  let here = null, W = 1000; // as wide as there is room, so that words keep their size
   const x = (us) => LEFT + (W - LEFT - RIGHT) * (data.end_us ? us / data.end_us : 0);
   const chart = () => {
     const ledger = data.ledgers.find((each) => String(each.ledger) === $("ledger").value) ?? data.ledgers[0];
     $("legend").replaceChildren();
     if (!ledger) { $("chart").replaceChildren(elementOf("p", "No ledger.")); return; }
+    W = Math.max(NARROWEST, $("chart").clientWidth);
     const names = Object.keys(ledger.curves);
     const highest = Math.max(1, ...names.map((name) => ledger.curves[name].at(-1)[1]), ...ledger.closed.map(([, entry]) => entry));
     const bars = ledger.versions.length ? BAR : 0, bottom = H - 24 - bars;

@@ -3,8 +3,9 @@
     python -m tests.tools.screenshots [--no-build] [--only site|cluster|reports]
 
 Every page of the site is opened at desktop and phone width, in light and dark. None may scroll sideways, write to the console, or
-ask another machine for anything. The site's skip link, the order of its controls, its search and its theme switch are used by
-keyboard. The pages of ``bk-sim cluster --ui``, ``bk-chaos run --html`` and ``bk-verify report`` are looked at in the same way.
+ask another machine for anything. The site's skip link, the order of its controls, its search, its theme switch and, on a phone,
+its menu are used by keyboard. The pages of ``bk-sim cluster --ui``, ``bk-chaos run --html`` and ``bk-verify report`` are looked
+at in the same way.
 Needs playwright (of the extra dev) and a Chromium of the machine; ends with 1 if something is wrong, after taking all pictures.
 """
 
@@ -52,6 +53,10 @@ _PICTURED: Final = (
 )
 _TABS_MAX: Final = 400
 _WAIT_S: Final = 60.0
+#: How long a drawer of the site slides, and some more.
+_SLIDE_MS: Final = 600
+#: Pixels that words are high at least.
+_LETTERS_MIN: Final = 10
 
 
 class _Quiet(SimpleHTTPRequestHandler):
@@ -126,6 +131,13 @@ class Look:
             )
             page.wrong(f"scrolls sideways because of {', '.join(wide)}")
 
+    def check_scrolled(self, page: Any, selector: str) -> None:
+        """Note an element whose content is wider than it is, where all of it should be seen at once."""
+        if page.evaluate(
+            "s => { const e = document.querySelector(s); return e.scrollWidth > e.clientWidth; }", selector
+        ):
+            page.wrong(f"{selector} is narrower than what is in it")
+
     def take(self, page: Any, name: str, *, whole: bool = False) -> None:
         """Keep a picture."""
         FOLDER.mkdir(parents=True, exist_ok=True)
@@ -152,6 +164,7 @@ def look_at_site(look: Look) -> None:
                         if name in _PICTURED:
                             look.take(page, f"site-{name.replace('/', '-')}-{size}-{scheme}")
         use_by_keyboard(look, base)
+        use_drawers_by_keyboard(look, base)
 
 
 def _press_until(page: Any, selector: str) -> bool:
@@ -210,6 +223,76 @@ def use_by_keyboard(look: Look, base: str) -> None:
             look.take(page, "site-keyboard-theme")
         else:
             page.wrong("Tab does not come to the theme switch")
+
+
+def _is_drawn(page: Any, drawer: str) -> bool:
+    """Whether a drawer is in view, at last."""
+    page.wait_for_timeout(_SLIDE_MS)
+    shown: bool = page.evaluate(
+        "s => { const b = document.querySelector(s).getBoundingClientRect(); return b.right > 1 && b.left < innerWidth - 1; }",
+        drawer,
+    )
+    return shown
+
+
+def _open_and_close(look: Look, page: Any, icon: str, drawer: str, name: str) -> None:
+    """By the keys that press a button, and by Escape; ``icon`` has the focus before and after."""
+    for key in ("Enter", "Space"):
+        page.keyboard.press(key)
+        if not _is_drawn(page, drawer) or page.get_attribute(icon, "aria-expanded") != "true":
+            page.wrong(f"{key} does not open the {name}, or does not tell")
+        if not page.evaluate("s => document.activeElement.closest(s) !== null", drawer):
+            page.wrong(f"the {name} that was opened by {key} does not have the focus")
+        look.take(page, f"site-keyboard-{name}")
+        page.keyboard.press("Escape")
+        if _is_drawn(page, drawer) or page.get_attribute(icon, "aria-expanded") != "false":
+            page.wrong(f"Escape does not close the {name}, or does not tell")
+        if not page.evaluate("s => document.activeElement.matches(s)", icon):
+            page.wrong(f"the focus does not come back from the {name}")
+
+
+def _follow_link(page: Any, drawer: str, name: str) -> None:
+    """Open a drawer by its icon, which has the focus, and go where one of its links leads."""
+    page.keyboard.press("Enter")
+    if not _press_until(page, f"{drawer} a[href]:not([href='#'])"):
+        page.wrong(f"Tab does not come to a link of the {name}")
+        return
+    before = page.url
+    page.keyboard.press("Enter")
+    page.wait_for_function("before => location.href !== before", arg=before)
+    if _is_drawn(page, drawer):
+        page.wrong(f"the {name} stays over the page that it led to")
+
+
+def _walk(page: Any) -> None:
+    """Through everything that Tab comes to while all drawers are closed."""
+    for _ in range(_TABS_MAX):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement === document.body"):
+            return
+        if page.evaluate(
+            "(() => { const b = document.activeElement.getBoundingClientRect();"
+            " return document.activeElement.matches('aside *') && (b.right <= 0 || b.left >= innerWidth); })()"
+        ):
+            page.wrong("Tab comes to links of a drawer that is closed")
+            return
+
+
+def use_drawers_by_keyboard(look: Look, base: str) -> None:
+    """On a phone the navigation and the contents are drawers: opened, walked through and closed without a mouse."""
+    with look.window(base, "phone", "light") as page:
+        for icon, drawer, name in (
+            (".nav-overlay-icon", ".sidebar-drawer", "menu"),
+            (".toc-header-icon", ".toc-drawer", "contents"),
+        ):
+            page.goto(f"{base}start/concepts.html")
+            if _press_until(page, icon):
+                _open_and_close(look, page, icon, drawer, name)
+                _follow_link(page, drawer, name)
+            else:
+                page.wrong(f"Tab does not come to what opens the {name}")
+        page.goto(f"{base}start/concepts.html")
+        _walk(page)
 
 
 # The cluster -----------------------------------------------------------------------------------------------------------
@@ -275,6 +358,34 @@ def _run(command: str, *args: str) -> None:
         raise SystemExit(f"{command} {' '.join(args)} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
 
 
+def use_run_page(look: Look, base: str, name: str) -> None:
+    """The page of a run on a phone: its chart in whole, its events to the side by keyboard, and names of any length."""
+    with look.window(base, "phone", "light") as page:
+        page.goto(f"{base}{name}.html")
+        look.check_scrolled(page, "#chart")
+        smallest = page.evaluate(
+            "Math.min(...[...document.querySelectorAll('#chart text')].map(e => e.getBoundingClientRect().height))"
+        )
+        if smallest < _LETTERS_MIN:
+            page.wrong(f"the words of the chart are {smallest:.0f} pixels high")
+        if _press_until(page, "#scroll"):
+            for _ in range(10):
+                page.keyboard.press("ArrowRight")
+            try:
+                page.wait_for_function("document.querySelector('#frame').scrollLeft > 0", timeout=5_000)
+            except Exception as error:  # noqa: BLE001  playwright's own, which is not imported here
+                page.wrong(f"the arrow keys do not show what the events say: {error}")
+            look.take(page, f"{name}-phone-events")
+        else:
+            page.wrong("Tab does not come to the events")
+        page.evaluate(
+            "document.querySelectorAll('h1, dd, #verdict, #violations button, #detail td, #legend span').forEach("
+            "e => e.append('x'.repeat(300)))"
+        )
+        look.check_width(page)
+        look.take(page, f"{name}-phone-long-names", whole=True)
+
+
 def look_at_reports(look: Look, folder: Path) -> None:
     """Pages of runs, lawful and not, and the report over a few of them."""
     histories = folder / "histories"
@@ -296,6 +407,8 @@ def look_at_reports(look: Look, folder: Path) -> None:
                         page.goto(f"{base}{name}.html")
                         look.check_width(page)
                         look.take(page, f"{name}-{size}-{scheme}")
+        for name in runs:
+            use_run_page(look, base, name)
 
 
 def main() -> int:
