@@ -18,7 +18,7 @@ from simbookie.processes import ProcessCluster
 from simbookie.zookeeper import ZooKeeperServer
 from tests.interop.pulsar_broker import PulsarBroker, pulsar_build
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(1800)]
 
 TOPIC = "persistent://public/default/orders"
 SPLIT = "persistent://public/default/split"
@@ -62,7 +62,7 @@ def published(
             build, tmp_path_factory.mktemp("pulsar") / "broker", bookies.metadata_uri, root, settings
         ) as broker:
             command = build.command("PulsarProducer", broker.url, broker.admin_url, log_level="ERROR")
-            done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+            done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
             assert done.returncode == 0, done.stderr[-3000:]
         found: dict[str, list[Told]] = {}
         for line in done.stdout.splitlines():
@@ -118,7 +118,7 @@ async def test_partitions_that_a_broker_stored_are_read(published: Published) ->
 def test_the_command_shows_them(published: Published) -> None:
     bk = Path(sys.executable).with_name("bk")
     command = [str(bk), "log", "read", TOPIC, "--pulsar", "--json", "-m", published.uri]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
     told = [json.loads(line) for line in done.stdout.splitlines()]
     assert [base64.b64decode(each["payload"]) for each in told if "chunk" not in each] == [
         each.payload for each in published.by_topic[TOPIC] if len(each.payload) != 2_500

@@ -21,11 +21,15 @@ public final class PulsarProducer {
     private static final String TOPIC = "persistent://public/default/orders";
     private static final String SPLIT = "persistent://public/default/split";
 
+    /** A busy machine is no failed broker. */
+    private static final int PATIENCE_S = 300;
+
     private PulsarProducer() {}
 
     public static void main(String[] arguments) throws Exception {
-        try (PulsarAdmin admin = PulsarAdmin.builder().serviceHttpUrl(arguments[1]).build();
-                PulsarClient client = PulsarClient.builder().serviceUrl(arguments[0]).build()) {
+        try (PulsarAdmin admin = PulsarAdmin.builder().serviceHttpUrl(arguments[1]).readTimeout(PATIENCE_S, TimeUnit.SECONDS)
+                        .requestTimeout(PATIENCE_S, TimeUnit.SECONDS).build();
+                PulsarClient client = PulsarClient.builder().serviceUrl(arguments[0]).operationTimeout(PATIENCE_S, TimeUnit.SECONDS).build()) {
             alone(client);
             for (CompressionType how : CompressionType.values()) {
                 batches(client, how);
@@ -40,7 +44,7 @@ public final class PulsarProducer {
     }
 
     private static ProducerBuilder<byte[]> producer(PulsarClient client, String topic) {
-        return client.newProducer().topic(topic).blockIfQueueFull(true);
+        return client.newProducer().topic(topic).blockIfQueueFull(true).sendTimeout(PATIENCE_S, TimeUnit.SECONDS);
     }
 
     private static void alone(PulsarClient client) throws Exception {
