@@ -243,27 +243,42 @@ async def start_at(store: ManifestStore, manifest: LogManifest, start: MessageId
 
 
 async def find_time(store: ManifestStore, manifest: LogManifest, start_ms: int) -> tuple[int, int]:
-    """The first entry that was published at ``start_ms`` or later."""
-    for ledger in manifest.ledgers:
-        if ledger.end is None or ledger.end.last_ms >= start_ms:
-            async with await store.client.open_ledger(ledger.ledger_id) as reader:
-                low, high = 0, await reader.read_last_add_confirmed() + 1
-                while low < high:
-                    middle = (low + high) // 2
-                    if publish_time((await reader.read(middle)).payload) < start_ms:
-                        low = middle + 1
-                    else:
-                        high = middle
-            return ledger.ledger_id, low
-    return (manifest.ledgers[-1].ledger_id + 1 if manifest.ledgers else -1), 0
+    """The first entry that was published at ``start_ms`` or later, of what trimming has left."""
+    while True:
+        found = next((each for each in manifest.ledgers if each.end is None or each.end.last_ms >= start_ms), None)
+        if found is None:
+            return max((manifest.trimmed_through, *(each.ledger_id for each in manifest.ledgers[-1:]))) + 1, 0
+        try:
+            return found.ledger_id, await _find_time_in(store, found.ledger_id, start_ms)
+        except NoSuchLedger:
+            manifest = await store.manifest()
+            if manifest.has(found.ledger_id):
+                raise
+
+
+async def _find_time_in(store: ManifestStore, ledger_id: int, start_ms: int) -> int:
+    async with await store.client.open_ledger(ledger_id) as reader:
+        low, high = 0, await reader.read_last_add_confirmed() + 1
+        while low < high:
+            middle = (low + high) // 2
+            if publish_time((await reader.read(middle)).payload) < start_ms:
+                low = middle + 1
+            else:
+                high = middle
+    return low
 
 
 async def end_of(store: ManifestStore, manifest: LogManifest) -> tuple[int, int]:
     """The last ledger of a log and its last entry, as far as they can be read now."""
-    if not manifest.ledgers:
-        return manifest.trimmed_through + 1, -1
-    last = manifest.ledgers[-1]
-    if last.end is not None:
-        return last.ledger_id, last.end.last_entry_id
-    async with await store.client.open_ledger(last.ledger_id) as reader:
-        return last.ledger_id, await reader.read_last_add_confirmed()
+    while manifest.ledgers:
+        last = manifest.ledgers[-1]
+        if last.end is not None:
+            return last.ledger_id, last.end.last_entry_id
+        try:
+            async with await store.client.open_ledger(last.ledger_id) as reader:
+                return last.ledger_id, await reader.read_last_add_confirmed()
+        except NoSuchLedger:
+            manifest = await store.manifest()
+            if manifest.has(last.ledger_id):
+                raise
+    return manifest.trimmed_through + 1, -1
