@@ -34,7 +34,7 @@ def pulsar_build() -> tuple[Build | None, str]:
         find_java()
     except JavaNotFoundError as error:
         return None, f"without Pulsar: {error}"
-    programs = ("lib/pulsar-broker-3.0.7.jar", "classes/PulsarBroker.class")
+    programs = (f"lib/pulsar-broker-{_VERSION}.jar", "classes/PulsarBroker.class")
     if not all((_JARS / each).is_file() for each in programs):
         return None, f"without Pulsar: no broker of {_VERSION} under build/interop/pulsar, where 'make interop' puts it"
     return Build(_VERSION, _JARS), ""
