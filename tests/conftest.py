@@ -15,17 +15,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis.strategies import none
 from xdist.remote import Producer
-from xdist.scheduler import LoadFileScheduling
 
 from simbookie.java import JavaNotFoundError, JavaRuntime, find_java
 from simbookie.zookeeper import ZooKeeperServer
+from tests.scheduling import LongestFirst
 from tests.zookeepers import AnyZooKeeper, EmbeddedInThread
 
 _ROOTS = itertools.count(1)
 
 #: Each collects all tests, which takes some 15 s of CPU.
 WORKERS_MAX = 8
-_SPARK = "tests/spark_analysis/"
 
 # The suite starts hundreds of processes. Where bytecode is not kept, as container images often have it, each of them
 # compiles the project anew, and so does every run with the tests themselves.
@@ -69,16 +68,8 @@ def pytest_xdist_auto_num_workers() -> int:
     return min(len(os.sched_getaffinity(0)) + 2 if hasattr(os, "sched_getaffinity") else 2, WORKERS_MAX)
 
 
-class FilesAndSpark(LoadFileScheduling):  # type: ignore[misc]  # it has no types
-    """A process takes a file of tests at a time, and one all tests of Spark: a session costs as much as hundreds of tests."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        scope = super()._split_scope(nodeid)
-        return _SPARK if scope.startswith(_SPARK) else scope
-
-
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling | None:
-    return FilesAndSpark(config, log) if config.getvalue("dist") == "loadfile" else None
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LongestFirst | None:
+    return LongestFirst(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 @pytest.fixture(scope="session")
