@@ -217,9 +217,8 @@ def test_a_whole_run_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(interop_page, "PAGE", page)
     monkeypatch.setattr(interop_page, "RESULTS", file)
     monkeypatch.setattr(interop_page, "load_run", lambda: matrix.Run(7, 0, 0))
-    cells = {
-        (name, version, step): "yes" for name in storages.NAMES for version in VERSIONS for step in storage_steps()
-    }
+    steps = storage_steps()
+    cells = {(name, version, step): "yes" for name in storages.NAMES for version in VERSIONS for step in steps}
     monkeypatch.setattr(storages, "load", lambda: cells)
 
     assert interop_page.main() == 0

@@ -22,6 +22,7 @@ def check(tmp_path: Path, source: str) -> list[str]:
     return [line.partition("error: ")[2] for line in out.splitlines() if "application.py" in line]
 
 
+@pytest.mark.deep
 @pytest.mark.timeout(600)
 def test_an_application_type_checks_strictly_and_what_is_wrong_in_it_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -35,6 +35,7 @@ PLANTED = """\
 """
 
 
+@pytest.mark.deep
 def test_nothing_that_is_shipped_uses_the_real_world() -> None:
     for transport in TransportKind:
         result = audit_runs(range(2), ["calm-writes", "swarm"], transport=transport, in_turn=True, processes=2)

@@ -105,6 +105,7 @@ def test_the_library_gives_nearly_every_clause_plenty_to_judge() -> None:
     assert seldom <= something_wrong | in_plans_only | rare | of_logs
 
 
+@pytest.mark.deep
 def test_the_plans_about_logs_give_their_clauses_plenty_to_judge() -> None:
     judged = how_often_judged((name, 0) for name in library_names() if name.startswith("log-"))
     rare = {"H11", "H18", "H19"}

@@ -115,6 +115,8 @@ WHERE = {
     "log-trim-ignores-compaction": ("log-compaction-meets-trim", {"H15": 12, "H18": 12}),
 }
 SEEDS = range(12)
+#: For a defect that shows itself in every run; ``bk-chaos mutants`` has more for all.
+SEEDS_ENOUGH = range(4)
 #: Defects that calm weather shows as well.
 EVERYWHERE = {
     "acks-above-gaps",
@@ -124,6 +126,11 @@ EVERYWHERE = {
     "length-leaves-the-entry-out",
     "reader-follows-nothing",
 }
+
+
+def seeds_of(name: str) -> range:
+    """The first twelve, but for a mutant that breaks each of its clauses in all of these."""
+    return SEEDS_ENOUGH if set(WHERE[name][1].values()) == {len(SEEDS)} else SEEDS
 
 
 def test_every_mutant_is_hunted_here_and_names_the_clauses_it_breaks() -> None:
@@ -138,11 +145,11 @@ def test_every_mutant_is_hunted_here_and_names_the_clauses_it_breaks() -> None:
 @pytest.mark.deep
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_mutant_breaks_its_clauses_and_the_shipped_code_breaks_none(name: str) -> None:
-    scenario, least = WHERE[name]
-    broken = {seed: {v.clause for v in play(scenario, seed, name).result.violations} for seed in SEEDS}
+    (scenario, least), seeds = WHERE[name], seeds_of(name)
+    broken = {seed: {v.clause for v in play(scenario, seed, name).result.violations} for seed in seeds}
     for clause, runs in least.items():
-        assert sum(clause in broken[seed] for seed in SEEDS) >= runs, clause
-    for seed in SEEDS:
+        assert sum(clause in broken[seed] for seed in seeds) >= min(runs, len(seeds)), clause
+    for seed in seeds:
         assert play(scenario, seed).result.verdict == "ok"
         if broken[seed]:
             assert play(scenario, seed, name).result.verdict == "violated"
@@ -152,7 +159,7 @@ def test_a_mutant_breaks_its_clauses_and_the_shipped_code_breaks_none(name: str)
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_violation_points_to_the_events_that_show_it(name: str) -> None:
     scenario = WHERE[name][0]
-    violations = [(seed, v) for seed in SEEDS for v in play(scenario, seed, name).result.violations]
+    violations = [(seed, v) for seed in seeds_of(name) for v in play(scenario, seed, name).result.violations]
     for seed, violation in violations:
         events = play(scenario, seed, name).events
         assert violation.seqs

@@ -83,7 +83,9 @@ def test_what_has_to_end_is_within_what_a_ledger_survives() -> None:
 
 
 @pytest.mark.parametrize("mode", DRAWN)
-@pytest.mark.parametrize("transport", TransportKind)
+@pytest.mark.parametrize(
+    "transport", [TransportKind.OBJECTS, pytest.param(TransportKind.BYTES, marks=pytest.mark.deep)]
+)
 def test_swarms_accuse_nobody(mode: str, transport: TransportKind) -> None:
     for seed in range(6):
         result = run_scenario(mode, seed, transport=transport)
