@@ -46,12 +46,19 @@ def planned() -> list[DataFrame]:
 
 
 @pytest.fixture(scope="session")
-def verdict(spark: SparkSession, histories: Path, runs: dict[str, RunResult], planned: list[DataFrame]) -> Verdict:
-    """Spark's verdict on all plants, near misses, an honest life and the recorded runs, by all invariants."""
+def whole_corpus(histories: Path, runs: dict[str, RunResult]) -> Path:
+    """The folder of all plants, near misses, an honest life and the recorded runs."""
+    assert runs
     for seed, plant in enumerate((*PLANTS, *NEAR_MISSES)):
         others = () if plant.is_alone else (bystander(),)
         record(histories / plant.file, plant.story, *others, scenario=plant.invariant, seed=seed)
     record(histories / HONEST, honest_life(), bystander())
+    return histories
+
+
+@pytest.fixture(scope="session")
+def verdict(spark: SparkSession, whole_corpus: Path, planned: list[DataFrame]) -> Verdict:
+    """Spark's verdict on the whole corpus, by all invariants: a minute of CPU, so no deep test asks for it."""
 
     def judge_and_keep(facts: Facts, invariants: Sequence[Invariant]) -> DataFrame:
         planned.append(judge(facts, invariants))
@@ -61,7 +68,7 @@ def verdict(spark: SparkSession, histories: Path, runs: dict[str, RunResult], pl
         patched.setattr(judging, "judge", judge_and_keep)
         # Half of the corpus are headers; to compile hundreds of questions for what they hold takes longer than to interpret them.
         patched.setattr(planning, "INTERPRETED_BYTES", 1 << 30)
-        return verify(spark, histories)
+        return verify(spark, whole_corpus)
 
 
 @pytest.fixture(scope="session")

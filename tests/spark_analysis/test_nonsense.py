@@ -125,11 +125,10 @@ def test_what_is_about_nothing_that_occurs_is_not_asked(
 
 
 @pytest.mark.deep
-@pytest.mark.usefixtures("verdict")
-def test_without_its_premise_an_invariant_observes_nothing(spark: SparkSession, histories: Path) -> None:
+def test_without_its_premise_an_invariant_observes_nothing(spark: SparkSession, whole_corpus: Path) -> None:
     """Of all that is planted anywhere, whatever else occurs."""
     with planned_for_kept_partitions(spark, input_bytes=0):
-        events = judging.keep(event_rows(read_histories(spark, histories)).repartition(2, "history"))
+        events = judging.keep(event_rows(read_histories(spark, whole_corpus)).repartition(2, "history"))
         for premise in {invariant.premise for invariant in INVARIANTS if invariant.premise}:
             facts = Facts(events.filter(~sf.col("kind").isin(*premise)), judging.keep)
             assert judge(facts, [one for one in INVARIANTS if one.premise == premise]).count() == 0, premise
