@@ -11,8 +11,9 @@ entries to move; before it is deleted, every entry of it is read and compared.
     python -m benchmarks.bookie_soak --seconds 180 --leak-bytes-per-add 200   # has to end with 1
 
 Prints one JSON object for each sample, and one with the verdict. Ends with 1 if an entry is missing or wrong, if nothing was
-collected or compacted, or if resident memory grows in the second half: see :func:`trend_of`. What RocksDB may gather in memory
-is made small, because its buffer of 64 MiB fills up and is emptied a few times in an hour, and a leak hides in that.
+collected or compacted, or if in the second half resident memory grows, or what the files take: see :func:`trend_of`. What
+RocksDB may gather in memory is made small, because its buffer of 64 MiB fills up and is emptied a few times in an hour, and a
+leak hides in that.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ import tempfile
 import time
 import urllib.request
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -61,6 +62,8 @@ STANDARD_ERRORS: Final = 2.0
 SAMPLES: Final = 720
 #: Growth in MiB over the part of the run that counts, beyond chance, that is still no growth.
 GROWTH_MAX_MIB: Final = 2.0
+#: And growth of the files, as a share of what they take: live entries are as many at any time, and garbage goes in waves.
+FILES_GROWTH_MAX: Final = 0.25
 _BURST: Final = 50
 _SESSION_S: Final = 60.0
 #: A busy machine is no reason to fail.
@@ -111,7 +114,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Trend:
-    """How resident memory went after the warm-up: MiB an hour, the standard error of that, and over how many hours."""
+    """How something went after the warm-up: MiB an hour, the standard error of that, and over how many hours."""
 
     slope_mib_per_h: float
     error_mib_per_h: float
@@ -126,27 +129,30 @@ class Trend:
         return max(0.0, (self.slope_mib_per_h - STANDARD_ERRORS * self.error_mib_per_h) * self.hours)
 
 
-def trend_of(samples: Sequence[Sample]) -> Trend:
-    """The line through the medians of the parts after the warm-up; :class:`ValueError` if there are too few samples for it."""
+def trend_of(samples: Sequence[Sample], of: Callable[[Sample], float] = lambda sample: sample.rss_mib) -> Trend:
+    """The line through the medians of the parts after the warm-up; :class:`ValueError` if there are too few samples for it.
+
+    ``of`` says what of a sample goes up or down: resident memory, or what the files take.
+    """
     counted = [sample for sample in samples if sample.seconds >= samples[-1].seconds * WARM_UP]
     if len(counted) < 2 * PARTS:
         raise ValueError(f"a trend needs {2 * PARTS} samples after the warm-up, got {len(counted)}")
     edges = [round(part * len(counted) / PARTS) for part in range(PARTS + 1)]
     parts = [counted[first:end] for first, end in pairwise(edges)]
     hours = [fmean(sample.seconds for sample in part) / 3600 for part in parts]
-    levels = [median(sample.rss_mib for sample in part) for part in parts]
+    levels = [median(map(of, part)) for part in parts]
     middle, level = fmean(hours), fmean(levels)
     spread = sum((hour - middle) ** 2 for hour in hours)
     slope = sum((h - middle) * (m - level) for h, m in zip(hours, levels, strict=True)) / spread
     rest = sum((m - level - slope * (h - middle)) ** 2 for h, m in zip(hours, levels, strict=True))
-    memory = [sample.rss_mib for sample in counted]
+    counted_mib = list(map(of, counted))
     return Trend(
         slope_mib_per_h=round(slope, 3),
         error_mib_per_h=round(math.sqrt(rest / (PARTS - 2) / spread), 3),
         hours=round((counted[-1].seconds - counted[0].seconds) / 3600, 3),
-        least_mib=min(memory),
-        median_mib=median(memory),
-        most_mib=max(memory),
+        least_mib=min(counted_mib),
+        median_mib=median(counted_mib),
+        most_mib=max(counted_mib),
     )
 
 
@@ -155,6 +161,9 @@ def problems_of(samples: Sequence[Sample], trend: Trend) -> list[str]:
     found = []
     if trend.growth_mib > GROWTH_MAX_MIB:
         found.append(f"memory grew by {trend.growth_mib:.1f} MiB in {trend.hours:g} h, beyond chance")
+    files = trend_of(samples, lambda sample: sample.files_mib)
+    if files.growth_mib > FILES_GROWTH_MAX * files.median_mib:
+        found.append(f"files grew by {files.growth_mib:.0f} MiB in {files.hours:g} h, beyond chance")
     found += [f"{name} is 0: the run shows nothing of it" for name in _COUNTERS if not samples[-1].counters.get(name)]
     return found
 

@@ -66,6 +66,20 @@ def test_a_leak_of_a_short_run_is_seen_by_what_it_comes_to() -> None:
         assert bool(problems_of(found, trend_of(found))) is is_told
 
 
+@pytest.mark.parametrize(
+    ("files_mib_per_h", "is_told"), [(0.0, False), (50.0, False), (2700.0, True)], ids=["flat", "a little", "no end"]
+)
+def test_files_that_grow_without_end_are_told(files_mib_per_h: float, is_told: bool) -> None:
+    """What a checkpoint that fails for good comes to: 0.75 MiB a second, as measured. Garbage goes in waves of 40 MiB."""
+    found = [
+        replace(each, files_mib=100.0 + files_mib_per_h * each.seconds / 3600 + 40 * (number % 60) / 60)
+        for number, each in enumerate(samples())
+    ]
+    problems = problems_of(found, trend_of(found))
+    assert bool(problems) is is_told
+    assert all(problem.startswith("files grew by ") for problem in problems)
+
+
 def test_growth_within_the_warm_up_is_none_and_a_run_without_garbage_shows_nothing() -> None:
     found = samples()
     found[-1] = replace(found[-1], counters={**COUNTED, "minor_compactions": 0})

@@ -47,6 +47,7 @@ class Checkpoints:
         backups_max: int,
         quirks: frozenset[Quirk],
         on_step: OnStep = no_step,
+        on_failed: Callable[[StorageError], None] = lambda _: None,
     ) -> None:
         self._store = store
         self._journal_folders = journal_folders
@@ -56,6 +57,7 @@ class Checkpoints:
         self._backups_max = backups_max
         self._quirks = quirks
         self._step = on_step
+        self._on_failed = on_failed
         self._jobs: deque[_Job] = deque()
         self._running: _Job | None = None
         self._marks: Steps | None = None
@@ -124,7 +126,7 @@ class Checkpoints:
         if not self._is_alive:
             return
         if error is not None:
-            self._finish(job, failed=True)
+            self._finish(job, error)
             return
         self._step("checkpoint.marks")
         self._write_mark(job, 0)
@@ -134,14 +136,14 @@ class Checkpoints:
         while index < len(self._journal_folders) and LogMark(*job.checkpoint[index]) < self.persisted[index]:
             index += 1
         if index == len(self._journal_folders):
-            self._finish(job, failed=False)
+            self._finish(job, None)
             return
         mark = LogMark(*job.checkpoint[index])
 
         def written(_token: object, error: StorageError | None) -> None:
             self._marks = None
             if error is not None:
-                self._finish(job, failed=True)
+                self._finish(job, error)
                 return
             self.persisted[index] = mark
             if job.on_flushed is None:
@@ -166,9 +168,10 @@ class Checkpoints:
         except StorageError:
             return  # they go with a later checkpoint
 
-    def _finish(self, job: _Job, *, failed: bool) -> None:
-        if failed:
+    def _finish(self, job: _Job, error: StorageError | None) -> None:
+        if error is not None:
             self.failed += 1
+            self._on_failed(error)
         else:
             self._step("checkpoint.done")
             self.done += 1

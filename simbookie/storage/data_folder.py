@@ -9,10 +9,12 @@ is ours: ``lock``, which keeps a second process out as long as the first one liv
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Final, Self
@@ -30,6 +32,7 @@ from simbookie.storage.volume import JOURNALS, LEDGERS, DataFolderError, storage
 
 __all__ = ["FOLDER_KEYS", "DataFolderError", "DataPlaces", "cookie_of", "data_folder"]
 
+_log: Final = logging.getLogger(__name__)
 _JOURNAL_KEYS: Final = ("journalDirectories", "journalDirectory")
 _LEDGERS_KEY: Final = "ledgerDirectories"
 _INDEXES_KEY: Final = "indexDirectories"
@@ -137,7 +140,7 @@ def data_folder(
         for path in places.locked:
             locks.enter_context(_locked(path))
         journals, ledgers, indexes = places.folders()
-        yield storage_in(
+        storage = storage_in(
             journals,
             ledgers,
             conf,
@@ -147,6 +150,12 @@ def data_folder(
             databases=databases,
             indexes=indexes,
         )
+        storage.on_checkpoint_failed = partial(_log_failed_checkpoint, places)
+        yield storage
+
+
+def _log_failed_checkpoint(places: DataPlaces, error: StorageError) -> None:
+    _log.warning("%s: a checkpoint failed, so the journals stay as they are until one succeeds: %s", places, error)
 
 
 @contextmanager

@@ -97,6 +97,8 @@ class JournaledStorage:
         self._on_open: Callable[[], None] | None = None
         #: Who hears of the syncs of each journal, from the next start on.
         self.journal_watchers: Sequence[JournalWatcher] = ()
+        #: Is told why a checkpoint could not be made.
+        self.on_checkpoint_failed: Callable[[StorageError], None] | None = None
         self._shortage_listeners: dict[Callable[[], None], None] = {}
         self._forget()
 
@@ -145,6 +147,7 @@ class JournaledStorage:
             backups_max=self.config.journal.backups_max,
             quirks=self._quirks,
             on_step=self._step,
+            on_failed=self._checkpoint_failed,
         )
         self._space = SpaceWatch(self.config.space, self.ledger_folders, on_space, self._space_changed)
         try:
@@ -216,6 +219,10 @@ class JournaledStorage:
         self._space.start()
         assert self._on_open is not None
         self._on_open()
+
+    def _checkpoint_failed(self, error: StorageError) -> None:
+        if self.on_checkpoint_failed is not None:
+            self.on_checkpoint_failed(error)
 
     def _journal_failed(self, error: StorageError) -> None:
         if self._on_fatal is not None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -18,9 +19,10 @@ from bkclient.wire.connection import ClientConnection
 from bkclient.wire.messages import AddRequest, ReadRequest, Request, Status
 from simbookie.cli import app
 from simbookie.processes import BookieProcess, BookieStartError
-from simbookie.storage.base import StorageError
+from simbookie.storage.base import StorageError, StorageIOError
 from simbookie.storage.conf import StorageConf
 from simbookie.storage.data_folder import DataFolderError, DataPlaces, data_folder
+from simbookie.storage.interleaved import InterleavedLedgerStore
 from simbookie.storage.kinds import StoreKind
 from tests.simbookie.storage.stores import entry
 
@@ -179,6 +181,23 @@ def test_the_lock_ends_with_the_block(tmp_path: Path) -> None:
     use()
     with open_lock(tmp_path / "data"), pytest.raises(DataFolderError, match="in use by another process"):
         use()
+
+
+def test_a_checkpoint_that_fails_is_logged_with_its_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    used(tmp_path, StorageConf(kind=StoreKind.INTERLEAVED))
+    assert "checkpoint" not in caplog.text
+
+    def fails(_store: InterleavedLedgerStore, on_done: Any, token: object) -> None:
+        asyncio.get_running_loop().call_soon(on_done, token, StorageIOError("the index is gone"))
+
+    monkeypatch.setattr(InterleavedLedgerStore, "flush", fails)
+    used(tmp_path, StorageConf())
+    assert (
+        f"{tmp_path}: a checkpoint failed, so the journals stay as they are until one succeeds: the index is gone"
+        in (caplog.text)
+    )
 
 
 def conf_file(tmp_path: Path, **settings: str) -> Path:

@@ -131,7 +131,7 @@ class Disk(Protocol):
         ...
 
     def sync_folder(self, folder: str, on_done: DurableCallback, token: object) -> None:
-        """Make the names in ``folder`` durable as they are now. Never calls back before it returns."""
+        """Make the names in ``folder`` durable as they are now, or that there are none. Never calls back before it returns."""
         ...
 
     def capacity(self) -> Capacity:

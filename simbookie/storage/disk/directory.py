@@ -123,7 +123,9 @@ class DirectoryDisk:
         """Make the names in a folder durable."""
         syncs = self._folder_syncs.setdefault(folder, _Syncs(self))
         target = self.root / checked_path(folder) if folder else self.root
-        syncs.ask(partial(_sync_folder, target), f"could not sync the folder {folder or '.'}", on_done, token)
+        syncs.ask(
+            partial(_sync_folder, target, self.root), f"could not sync the folder {folder or '.'}", on_done, token
+        )
 
     def capacity(self) -> Capacity:
         """What the file system has."""
@@ -308,8 +310,15 @@ class _Syncs:
             on_done(token, _storage_error(error, on_failure) if isinstance(error, OSError) else None)
 
 
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+def _sync_folder(folder: Path, root: Path) -> None:
+    """Sync a folder, or, if it went with its last file, the one that it was in: what is durable then is that it is gone."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        if folder == root:
+            raise
+        _sync_folder(folder.parent, root)
+        return
     try:
         os.fsync(descriptor)
     finally:

@@ -254,6 +254,16 @@ async def test_nothing_written_beyond_the_end_is_nothing(disk: Disk) -> None:
     assert (file.size, contents(disk, "a")) == (0, b"")
 
 
+@pytest.mark.parametrize("folder", ["never/was", "was/there"])
+async def test_a_folder_that_is_not_there_has_no_names_to_be_synced(disk: Disk, folder: str) -> None:
+    disk.create("was/there/file").close()
+    disk.create("was/other").close()
+    disk.remove("was/there/file")
+    done = asyncio.get_running_loop().create_future()
+    disk.sync_folder(folder, lambda token, error: done.set_result((token, error)), "token")
+    assert await done == ("token", None)
+
+
 async def test_a_folder_without_files_is_removed(tmp_path: Path) -> None:
     disk = DirectoryDisk(tmp_path / "disk")
     disk.create("f/g/a").close()

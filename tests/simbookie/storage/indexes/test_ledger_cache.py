@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -11,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simbookie.storage.base import CrashMode, StorageIOError
+from simbookie.storage.disk.directory import DirectoryDisk
 from simbookie.storage.disk.faults import DiskFault, DiskFaultKind, DiskOperation
-from simbookie.storage.folders import Folder
+from simbookie.storage.folders import Folder, Folders
 from simbookie.storage.indexes.index_file import HEADER_SIZE, HeaderFull, IndexDamaged, IndexHeader, index_name
 from simbookie.storage.indexes.ledger_cache import IndexConfig, LedgerCache
 from simbookie.storage.ledger_store import CrashPoint
@@ -57,6 +60,37 @@ def test_a_location_is_at_the_entrys_place_behind_the_header(virtually: Virtuall
         assert sum(map(bool, content[HEADER_SIZE:])) == 6
 
     virtually(story)
+
+
+@pytest.mark.parametrize("in_memory", [True, False])
+@pytest.mark.parametrize("found_at_start", [True, False])
+def test_a_ledger_that_goes_before_its_name_is_durable_does_not_end_all_flushes(
+    tmp_path: Path, in_memory: bool, found_at_start: bool
+) -> None:
+    """Its folder goes with it, if no other ledger has a file there."""
+
+    async def story() -> None:
+        disk = CountingDisk() if in_memory else DirectoryDisk(tmp_path)
+        places = Folders([Folder(disk, PATH)], Random(1))
+        cache = LedgerCache(places, IndexConfig(pages_max=1))
+        cache.open()
+        for ledger_id in (7, 8):  # the page of the first is written to make room for the second
+            cache.create(ledger_id, b"key")
+            cache.put(ledger_id, 0, 5)
+        if found_at_start:
+            await done(cache.flush)
+            cache.close()
+            cache = LedgerCache(places, IndexConfig(pages_max=1))
+            cache.open()
+        assert disk.names(f"{PATH}/0/7") == ["7.idx"]
+        cache.delete(7)
+        assert disk.folders(f"{PATH}/0") == (["8"] if found_at_start else [])
+        for entry_id in (1, 2):
+            cache.put(8, entry_id, 6)
+            await done(cache.flush)
+        cache.close()
+
+    asyncio.run(story())
 
 
 def test_locations_are_found_in_memory_and_in_files(virtually: Virtually) -> None:
