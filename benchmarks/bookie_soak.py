@@ -93,6 +93,8 @@ _COUNTERS: Final = {
     "reclaimed_by_deletion": "RECLAIMED_DELETION_SPACE_BYTES",
     "reclaimed_by_compaction": "RECLAIMED_COMPACTION_SPACE_BYTES",
 }
+#: And those by which one sees that something went wrong, with their labels.
+_FAILURES: Final = {"failed_checkpoints": 'bookie_CHECKPOINTS{success="false"}'}
 
 
 class SoakError(Exception):
@@ -164,6 +166,8 @@ def problems_of(samples: Sequence[Sample], trend: Trend) -> list[str]:
     files = trend_of(samples, lambda sample: sample.files_mib)
     if files.growth_mib > FILES_GROWTH_MAX * files.median_mib:
         found.append(f"files grew by {files.growth_mib:.0f} MiB in {files.hours:g} h, beyond chance")
+    failures = ((name, samples[-1].counters.get(name, 0)) for name in _FAILURES)
+    found += [f"{name} is {count}: the log of the bookie says why" for name, count in failures if count]
     found += [f"{name} is 0: the run shows nothing of it" for name in _COUNTERS if not samples[-1].counters.get(name)]
     return found
 
@@ -240,11 +244,12 @@ class Load:
 
 
 def counters_of(metrics: str) -> dict[str, int]:
-    """The counters of :data:`_COUNTERS` in what a bookie tells Prometheus, all folders and scopes together."""
-    found = dict.fromkeys(_COUNTERS, 0)
+    """The counters above in what a bookie tells Prometheus, all folders and scopes together."""
+    found = dict.fromkeys((*_COUNTERS, *_FAILURES), 0)
     for line in metrics.splitlines():
         metric, _, value = line.rpartition(" ")
         name = metric.partition("{")[0]
+        found |= {failure: int(float(value)) for failure, labelled in _FAILURES.items() if metric == labelled}
         for counter, suffix in _COUNTERS.items():
             if name in (f"bookie_{suffix}", f"bookie_gc_{suffix}"):
                 found[counter] += int(float(value))

@@ -98,8 +98,17 @@ bookie_DELETED_LEDGER_TOTAL{ledgerDir="a"} 3.0
 bookie_DELETED_LEDGER_TOTAL{ledgerDir="b"} 4.0
 bookie_gc_MINOR_COMPACTION_TOTAL 2.0
 bookie_gc_MINOR_COMPACTION_TOTAL_more 5.0
+bookie_CHECKPOINTS{success="false"} 3.0
+bookie_CHECKPOINTS{success="true"} 8.0
 """
-    assert counters_of(metrics) == {**dict.fromkeys(COUNTED, 0), "deleted_ledgers": 7, "minor_compactions": 2}
+    wanted = {"deleted_ledgers": 7, "minor_compactions": 2, "failed_checkpoints": 3}
+    assert counters_of(metrics) == {**dict.fromkeys(COUNTED, 0), **wanted}
+
+
+def test_checkpoints_that_failed_are_told() -> None:
+    found = samples()
+    found[-1] = replace(found[-1], counters={**COUNTED, "failed_checkpoints": 3})
+    assert problems_of(found, trend_of(found)) == ["failed_checkpoints is 3: the log of the bookie says why"]
 
 
 def test_no_two_entries_have_the_same_payload() -> None:
