@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis.strategies import none
 from xdist.remote import Producer
 
@@ -38,8 +38,9 @@ gc.disable()
 #: Tests of processes and whole lives of clients.
 _STORIES: Final = tuple(Path(__file__).parent / name for name in ("bkclient/cli", "end_to_end", "simbookie"))
 
-# How long an example takes says how busy the machine is, and Hypothesis would call a test flaky that is late once.
-settings.register_profile("patient", deadline=None)
+# How long an example takes says how busy the machine is: Hypothesis would call a test flaky that is late once, and one unhealthy
+# whose examples are drawn slowly.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
 
 

@@ -11,7 +11,7 @@ from hypothesis import settings
 from bkclient.ledger import BookieId
 from bkclient.placement import BookieWatcher
 
-settings.register_profile("repeatable", deadline=None, derandomize=True)
+settings.register_profile("repeatable", settings.get_profile("patient"), derandomize=True)
 settings.load_profile("repeatable")
 
 

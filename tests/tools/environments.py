@@ -2,12 +2,13 @@
 
     python -m tests.tools.environments    # every environment that this machine can make
     python -m tests.tools.environments 3.13-highest --pytest "-x -n 2"
-    python -m tests.tools.environments --brief    # what depends on them most, a minute or two each, as .ci/run does
+    python -m tests.tools.environments --brief --at-once 4    # what depends on them most, as .ci/run does
 
 An environment is a Python and an end of the ranges in pyproject.toml: ``lowest`` takes the oldest version of every direct
 dependency that is allowed, ``highest`` the newest of everything. uv resolves and installs. Environments are made under ``build/``
 and kept; one is made anew when pyproject.toml has changed. A Python that this machine does not have is named and left out. All of
-them have sniffio, which changes what anyio does; an environment in which no test is found has failed.
+them have sniffio, which changes what anyio does; an environment in which no test is found has failed. Of several at once, each
+prints what it has to say when it is through.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -43,6 +47,9 @@ LEFT_OUT: Final = "not deep and not sweep and not interop and not spark and not 
 #: For a test that hangs; old versions are slower, and several environments may be run side by side.
 TIMEOUT_S: Final = 600
 
+#: Environments are made one after the other: each builds the project in this folder.
+_MAKING: Final = threading.Lock()
+
 
 @dataclass(frozen=True)
 class Environment:
@@ -65,6 +72,11 @@ class Environment:
     def executable(self) -> Path:
         """Its interpreter."""
         return self.folder / "bin" / "python"
+
+    @property
+    def output(self) -> Path:
+        """What its last run printed, where it was one of several at once."""
+        return self.folder / "output"
 
     @property
     def is_made(self) -> bool:
@@ -102,11 +114,32 @@ def make(environment: Environment, interpreter: str) -> None:
     (environment.folder / "made").touch()
 
 
-def run(environment: Environment, tests: tuple[str, ...], options: list[str]) -> bool:
-    """Whether there are tests and all pass."""
+def run(environment: Environment, tests: Sequence[str], options: Sequence[str], *, is_alone: bool = True) -> bool:
+    """Whether there are tests and all pass. Its output is kept in a file unless ``is_alone``."""
     command = [str(environment.executable), "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", LEFT_OUT]
-    command += ["--timeout", str(TIMEOUT_S), *options]
-    return subprocess.run([*command, *tests], cwd=ROOT, check=False).returncode == 0
+    command += ["--timeout", str(TIMEOUT_S), *options, *tests]
+    if is_alone:
+        return subprocess.run(command, cwd=ROOT, check=False).returncode == 0
+    with environment.output.open("wb") as output:
+        return subprocess.run(command, cwd=ROOT, check=False, stdout=output, stderr=subprocess.STDOUT).returncode == 0
+
+
+def made_and_run(environment: Environment, tests: Sequence[str], options: Sequence[str], *, is_alone: bool) -> str:
+    """What came of it, in a word or two."""
+    interpreter = find_python(environment.python)
+    if interpreter is None:
+        say(f"== {environment.name} is left out: this machine has no Python {environment.python}")
+        return "left out"
+    say(f"== {environment.name} ({interpreter})")
+    if not environment.is_made:
+        with _MAKING:
+            make(environment, interpreter)
+    began = time.monotonic()
+    passed = run(environment, tests, options, is_alone=is_alone)
+    result = f"{'passed' if passed else 'FAILED'} in {time.monotonic() - began:.0f} s"
+    if not is_alone:
+        say(f"== {environment.name} {result}\n{environment.output.read_text(encoding='utf-8', errors='replace')}")
+    return result
 
 
 def main() -> int:
@@ -123,26 +156,19 @@ def main() -> int:
     parser.add_argument(
         "--brief", action="store_true", help="fewer tests; a machine without any of the Pythons is no failure"
     )
+    parser.add_argument(
+        "--at-once", type=int, default=1, metavar="N", help="how many run at the same time; 1 by default"
+    )
     arguments = parser.parse_args()
     by_default = [environment.name for environment in (ENVIRONMENTS_BRIEF if arguments.brief else ENVIRONMENTS)]
     wanted = arguments.names or by_default
     if unknown := set(wanted) - set(names):
         parser.error(f"there is no environment {', '.join(sorted(unknown))}; there are {', '.join(names)}")
-    results: dict[str, str] = {}
-    for environment in ENVIRONMENTS:
-        if environment.name not in wanted:
-            continue
-        interpreter = find_python(environment.python)
-        if interpreter is None:
-            say(f"== {environment.name} is left out: this machine has no Python {environment.python}")
-            results[environment.name] = "left out"
-            continue
-        say(f"== {environment.name} ({interpreter})")
-        if not environment.is_made:
-            make(environment, interpreter)
-        began = time.monotonic()
-        passed = run(environment, TESTS_BRIEF if arguments.brief else TESTS, arguments.pytest.split())
-        results[environment.name] = f"{'passed' if passed else 'FAILED'} in {time.monotonic() - began:.0f} s"
+    chosen = [environment for environment in ENVIRONMENTS if environment.name in wanted]
+    tests, options = TESTS_BRIEF if arguments.brief else TESTS, arguments.pytest.split()
+    with ThreadPoolExecutor(arguments.at_once) as pool:
+        found = pool.map(lambda one: made_and_run(one, tests, options, is_alone=arguments.at_once == 1), chosen)
+        results = {environment.name: result for environment, result in zip(chosen, found, strict=True)}
     for name, result in results.items():
         say(f"{name:14} {result}")
     if any(result.startswith("FAILED") for result in results.values()):
