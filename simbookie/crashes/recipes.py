@@ -20,7 +20,7 @@ from simbookie.storage.base import CrashMode
 from simbookie.storage.disk.faults import DiskFaultKind, DiskOperation
 from simbookie.storage.quirks import Quirk
 
-__all__ = ["RECIPES", "Life", "Outcome", "Recipe"]
+__all__ = ["RECIPES", "Life", "Recipe", "RecipeOutcome"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Life:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RecipeOutcome:
     """What came of a recipe."""
 
     violations: tuple[StorageViolation, ...]
@@ -57,7 +57,7 @@ class Recipe:
     answers: tuple[str, str] | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
 
-    def play(self, quirks: frozenset[Quirk]) -> Outcome:
+    def play(self, quirks: frozenset[Quirk]) -> RecipeOutcome:
         """Live these lives with the quirks that there are."""
         subject = Subject(replace(RunSettings(self.kind, 1, quirks), **self.settings))
         try:
@@ -78,7 +78,7 @@ class Recipe:
                 play_life(subject, [], is_last=True)
         except Refused:
             pass
-        return Outcome(tuple(sorted(subject.violations)), tuple(subject.answers))
+        return RecipeOutcome(tuple(sorted(subject.violations)), tuple(subject.answers))
 
 
 def _of(*operations: Operation) -> tuple[Life]:
