@@ -1,15 +1,19 @@
 """No process fails: a writer, a tailing reader, a close, and readers of the closed ledger.
 
 This checks the guarantees that hold without faults: order, piggybacked LAC, lengths, an exact end. Latencies vary, answers
-may come out of order, and a metadata write may meet a conflict.
+may come out of order, and a metadata write may meet a conflict. No message is lost: a bookie whose answer is lost is replaced,
+and without a spare one the writer fails.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import anyio
 
 from bkclient import BookKeeper
 from bkclient.errors import BookKeeperError
+from scenarios.conditions import Conditions, draw_conditions
 from scenarios.model import Scenario
 from scenarios.stage import Stage
 
@@ -49,9 +53,15 @@ async def play(stage: Stage) -> None:
     await stage.settle(ledger)
 
 
+def _without_loss(seed: int) -> Conditions:
+    drawn = draw_conditions(seed)
+    return replace(drawn, network=replace(drawn.network, loss_probability=0.0))
+
+
 CALM_WRITES = Scenario(
     name="calm-writes",
     summary="a writer, a tailing reader, a close, no faults",
     expected="every entry is acknowledged in order and the ledger ends at the last one",
     play=play,
+    draw=_without_loss,
 )

@@ -134,7 +134,8 @@ def how_often_judged(runs: Iterable[tuple[str, int]]) -> Counter[str]:
 
 
 def test_calm_writes_never_fails_an_append_and_has_a_reader_that_tails() -> None:
-    for seed in SEEDS:
+    # The last three lost messages once, which left a writer without a spare bookie, and a reader without an answer.
+    for seed in (*SEEDS, 20261126000109, 20261126000207, 20261126000237):
         played = play("calm-writes", seed)
         assert not played.of(Kind.APP_FAIL)
         assert not played.of(Kind.REC_START)
