@@ -52,6 +52,8 @@ class DirectoryDisk:
         #: Files that are open, or that a sync still holds open.
         self.open_files: dict[DirectoryFile, None] = {}
         self._folder_syncs: dict[str, _Syncs] = {}
+        #: Folders that were made, and whose own names are not known to be durable.
+        self._new_folders: set[Path] = set()
         self._buffer: AlignedBuffer | None = None
         self._keeps_to_cache = False
 
@@ -59,7 +61,7 @@ class DirectoryDisk:
         """A new, empty file."""
         target = self.root / checked_path(path)
         with _errors(f"could not create {path}"):
-            target.parent.mkdir(parents=True, exist_ok=True)
+            self._make(target.parent)
             return DirectoryFile(self, path, os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644))
 
     def open(self, path: str) -> DirectoryFile:
@@ -90,7 +92,7 @@ class DirectoryDisk:
         with _errors(f"could not rename {path} to {new}"):
             if not source.is_file():
                 raise NoSuchFile(f"{path} does not exist")
-            target.parent.mkdir(parents=True, exist_ok=True)
+            self._make(target.parent)
             source.replace(target)
             self._prune(source.parent)
 
@@ -100,7 +102,7 @@ class DirectoryDisk:
         with _errors(f"could not link {path} to {new}"):
             if not source.is_file():
                 raise NoSuchFile(f"{path} does not exist")
-            target.parent.mkdir(parents=True, exist_ok=True)
+            self._make(target.parent)
             target.hardlink_to(source)
 
     def remove(self, path: str) -> None:
@@ -119,13 +121,32 @@ class DirectoryDisk:
                 return
             folder = folder.parent
 
+    def _make(self, folder: Path) -> None:
+        """Have a folder, and those that it is in."""
+        missing = folder
+        while missing != self.root and not missing.is_dir():
+            self._new_folders.add(missing)
+            missing = missing.parent
+        folder.mkdir(parents=True, exist_ok=True)
+
     def sync_folder(self, folder: str, on_done: DurableCallback, token: object) -> None:
-        """Make the names in a folder durable."""
+        """Make the names in a folder durable, and its own, and those of new folders that it is in."""
         syncs = self._folder_syncs.setdefault(folder, _Syncs(self))
         target = self.root / checked_path(folder) if folder else self.root
-        syncs.ask(
-            partial(_sync_folder, target, self.root), f"could not sync the folder {folder or '.'}", on_done, token
-        )
+        chain = [target]
+        while chain[-1] in self._new_folders:
+            chain.append(chain[-1].parent)
+
+        def work() -> None:
+            for each in chain:
+                _sync_folder(each, self.root)
+
+        def synced(_token: object, error: StorageError | None) -> None:
+            if error is None:
+                self._new_folders.difference_update(chain)
+            on_done(token, error)
+
+        syncs.ask(work, f"could not sync the folder {folder or '.'}", synced, None)
 
     def capacity(self) -> Capacity:
         """What the file system has."""

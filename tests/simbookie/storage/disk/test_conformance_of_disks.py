@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import os
 import tempfile
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from simbookie.storage.base import CrashMode, StorageError
+from simbookie.storage.disk import directory
 from simbookie.storage.disk.base import Disk, DiskFile, FileExists, NoSuchFile, checked_path
 from simbookie.storage.disk.directory import DirectoryDisk
 from simbookie.storage.disk.simulated import SimulatedDisk
@@ -262,6 +264,49 @@ async def test_a_folder_that_is_not_there_has_no_names_to_be_synced(disk: Disk, 
     done = asyncio.get_running_loop().create_future()
     disk.sync_folder(folder, lambda token, error: done.set_result((token, error)), "token")
     assert await done == ("token", None)
+
+
+async def test_the_names_of_new_folders_are_synced_once_with_those_in_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    sync = directory._sync_folder
+
+    def watched(folder: Path, root: Path) -> None:
+        synced.append(folder.relative_to(root).as_posix())
+        sync(folder, root)
+
+    monkeypatch.setattr(directory, "_sync_folder", watched)
+    disk = DirectoryDisk(tmp_path / "disk")
+
+    async def folder_synced(folder: str) -> list[str]:
+        synced.clear()
+        done = asyncio.get_running_loop().create_future()
+        disk.sync_folder(folder, lambda _, error: done.set_result(error), None)
+        assert await done is None
+        return list(synced)
+
+    disk.create("f/g/a").close()
+    assert await folder_synced("f/g") == ["f/g", "f", "."]
+    assert await folder_synced("f/g") == ["f/g"]
+    disk.create("f/h/a").close()
+    assert await folder_synced("f/g") == ["f/g"]
+    assert await folder_synced("f/h") == ["f/h", "f"]
+    disk.remove("f/h/a")
+    disk.create("f/h/a").close()
+    assert await folder_synced("f/h") == ["f/h", "f"], "it was made again"
+    disk.create("f/i/a").close()
+    monkeypatch.setattr(os, "fsync", fails)
+    done = asyncio.get_running_loop().create_future()
+    disk.sync_folder("f/i", lambda _, error: done.set_result(error), None)
+    assert "could not sync the folder f/i" in str(await done)
+    monkeypatch.undo()
+    monkeypatch.setattr(directory, "_sync_folder", watched)
+    assert await folder_synced("f/i") == ["f/i", "f"], "it failed before"
+
+
+def fails(_descriptor: int) -> None:
+    raise OSError(errno.EIO, "Input/output error")
 
 
 async def test_a_folder_without_files_is_removed(tmp_path: Path) -> None:
