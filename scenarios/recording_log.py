@@ -293,60 +293,50 @@ class _RecordedReader(LogReader):
         return message
 
 
-class _RecordedCursor(LogCursor):
-    """Records what it delivers; its positions are recorded where they are stored."""
+class _Acknowledging:
+    """Records, of a cursor or of a consumer, that it is left, and that the application acknowledges what it did not deliver."""
 
     _deliveries: _Deliveries
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            await super().__aexit__(kind, error, trace)  # type: ignore[misc]
+        finally:
+            self._deliveries.left()
+
+    def acknowledge(self, message: LogMessage) -> None:
+        self._deliveries.acknowledged(message)
+        super().acknowledge(message)  # type: ignore[misc]
+
+
+class _RecordedCursor(_Acknowledging, LogCursor):
+    """Records what it delivers; its positions are recorded where they are stored."""
 
     async def __aenter__(self) -> Self:
         self._deliveries.opened()
         self._deliveries.begun()
         return await super().__aenter__()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            await super().__aexit__(kind, error, trace)
-        finally:
-            self._deliveries.left()
-
     async def __anext__(self) -> LogMessage:
         message = await super().__anext__()
         self._deliveries.got(message)
         return message
-
-    def acknowledge(self, message: LogMessage) -> None:
-        self._deliveries.acknowledged(message)
-        super().acknowledge(message)
 
     def acknowledge_through(self, message: LogMessage) -> None:
         self._deliveries.acknowledged(message)
         super().acknowledge_through(message)
 
 
-class _RecordedConsumer(LogConsumer):
+class _RecordedConsumer(_Acknowledging, LogConsumer):
     """Records what it delivers of each partition, as of a log of its own."""
-
-    _deliveries: _Deliveries
 
     async def __aenter__(self) -> Self:
         self._deliveries.opened()
         return await super().__aenter__()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            await super().__aexit__(kind, error, trace)
-        finally:
-            self._deliveries.left()
-
     async def receive(self) -> LogMessage:
         message = await super().receive()
         self._deliveries.got(message)
         return message
-
-    def acknowledge(self, message: LogMessage) -> None:
-        self._deliveries.acknowledged(message)
-        super().acknowledge(message)

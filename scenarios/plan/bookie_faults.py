@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from scenarios.plan.errors import PlanError
-from scenarios.plan.fault import Budget, OfHost
-from scenarios.plan.words import check_name
+from scenarios.plan.fault import Budget, OfHost, OfLedger
 
 __all__ = ["Alter", "Collect", "Compact", "DiskFull", "DiskSlow", "ForeignCookie", "Limbo", "Lose", "ReadOnly", "Wipe"]
 
@@ -69,15 +68,10 @@ class ForeignCookie(OfHost):
 
 
 @dataclass(frozen=True, slots=True)
-class _OfCopies(OfHost):
+class _OfCopies(OfLedger):
     """Something about a bookie's copies of a ledger's entries; of all of them where none are named."""
 
-    ledger: str
     entries: tuple[int, ...] = ()
-
-    def __post_init__(self) -> None:
-        OfHost.__post_init__(self)
-        check_name(self.ledger, "a ledger")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,16 +97,11 @@ class Lose(_OfCopies):
 
 
 @dataclass(frozen=True, slots=True)
-class Limbo(OfHost):
+class Limbo(OfLedger):
     """The bookie stops vouching for what it does not have of a ledger."""
 
     verb: ClassVar[str] = "limbo"
     is_lasting: ClassVar[bool] = True
-    ledger: str
-
-    def __post_init__(self) -> None:
-        OfHost.__post_init__(self)
-        check_name(self.ledger, "a ledger")
 
 
 @dataclass(frozen=True, slots=True)

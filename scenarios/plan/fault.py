@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final, Self
 
 from scenarios.plan.words import check_name
 
-__all__ = ["ANY", "Budget", "Departure", "Fault", "MetadataWay", "MetadataWhat", "OfHost", "Traffic", "Way"]
+__all__ = ["ANY", "Budget", "Departure", "Fault", "MetadataWay", "MetadataWhat", "OfHost", "OfLedger", "Traffic", "Way"]
 
 #: In place of a client or of bookies: all of them.
 ANY: Final = "any"
@@ -140,3 +140,14 @@ class OfHost(Fault):
     def hosts(self) -> tuple[str, ...]:
         """That host."""
         return (self.host,)
+
+
+@dataclass(frozen=True, slots=True)
+class OfLedger(OfHost):
+    """Something on one host, about one ledger."""
+
+    ledger: str
+
+    def __post_init__(self) -> None:
+        OfHost.__post_init__(self)
+        check_name(self.ledger, "a ledger")

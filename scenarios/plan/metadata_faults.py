@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from scenarios.plan.errors import PlanError
-from scenarios.plan.fault import ANY, Fault, MetadataWay, MetadataWhat, OfHost
-from scenarios.plan.words import check_name, flag_word
+from scenarios.plan.fault import ANY, Fault, MetadataWay, MetadataWhat, OfHost, OfLedger
+from scenarios.plan.words import flag_word
 
 __all__ = ["LateWatches", "LoseSession", "MetadataCalls", "Omit", "StoreDown"]
 
@@ -41,16 +41,11 @@ class MetadataCalls(Fault):
 
 
 @dataclass(frozen=True, slots=True)
-class Omit(OfHost):
+class Omit(OfLedger):
     """Listings that the metadata service gives a host leave a ledger out."""
 
     verb: ClassVar[str] = "omit"
     is_lasting: ClassVar[bool] = True
-    ledger: str
-
-    def __post_init__(self) -> None:
-        OfHost.__post_init__(self)
-        check_name(self.ledger, "a ledger")
 
 
 @dataclass(frozen=True, slots=True)
