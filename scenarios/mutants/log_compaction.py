@@ -137,7 +137,7 @@ LOG_COMPACTION_MUTANTS: Final[tuple[Mutant, ...]] = (
     Mutant(
         name="log-compaction-ignores-another",
         summary="a compaction does not ask whether the log was compacted since it began to read",
-        clauses=("H15", "H18"),
+        clauses=("H15", "H16", "H18"),
         in_runs=True,
         replaces=(Replacement(BeginCompaction, "applied", _whatever_there_is),),
     ),

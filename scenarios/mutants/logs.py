@@ -229,7 +229,7 @@ LOG_MUTANTS: Final = (
     Mutant(
         name="log-takes-conflicts-for-success",
         summary="an owner goes on as if its write of the list had not been refused",
-        clauses=("H1", "H3", "H5", "H8", "H10"),
+        clauses=("H5", "H8", "H9"),
         in_runs=True,
         replaces=(Replacement(LogOwner, "on_not_written", always(LogOwner.on_written)),),
     ),

@@ -82,7 +82,7 @@ WHERE = {
     "rot-counts-as-denial": ("corrupt-entry", {"A1": 12, "E3": 12}),
     "reads-go-beyond-the-lac": ("read-beyond-lac", {"F1": 12}),
     "log-writes-before-listing": ("log-tail-across-takeover", {"H5": 12, "H8": 12}),
-    "log-takes-conflicts-for-success": ("log-two-owners-race", {"H1": 10, "H3": 7, "H5": 12, "H8": 10, "H10": 6}),
+    "log-takes-conflicts-for-success": ("log-cursor-comes-during-roll", {"H5": 12, "H8": 12, "H9": 12}),
     "log-does-not-fence-its-predecessor": ("log-partitioned-owner", {"H1": 9, "H7": 4, "H8": 9, "H10": 12}),
     "log-takes-its-predecessor-for-empty": ("log-partitioned-owner", {"H1": 9, "H7": 9, "H8": 9, "H10": 12}),
     "log-rolls-without-closing": ("log-tail-across-takeover", {"H9": 12, "H10": 12}),
@@ -111,7 +111,7 @@ WHERE = {
     "log-compaction-forgets-deletions": ("log-compaction-dies-before-pointing", {"H16": 12}),
     "log-compaction-points-to-an-open-ledger": ("log-compaction-dies-before-pointing", {"H15": 12, "H17": 12}),
     "log-compaction-deletes-first": ("log-compaction-dies-before-deleting", {"H17": 12}),
-    "log-compaction-ignores-another": ("log-compaction-overtaken", {"H15": 9, "H18": 9}),
+    "log-compaction-ignores-another": ("log-compaction-overtaken", {"H15": 12, "H16": 12, "H18": 12}),
     "log-trim-ignores-compaction": ("log-compaction-meets-trim", {"H15": 12, "H18": 12}),
 }
 SEEDS = range(12)

@@ -111,7 +111,7 @@ CAUGHT: Final = (
     ("deferred-sync", 0, "close-counts-what-it-cuts-off"),
     ("given-ids", 0, "acks-above-gaps"),
     ("log-tail-across-takeover", 0, "log-writes-before-listing"),
-    ("log-list-meets-claim", 0, "log-takes-conflicts-for-success"),
+    ("log-cursor-comes-during-roll", 0, "log-takes-conflicts-for-success"),
     ("log-partitioned-owner", 0, "log-does-not-fence-its-predecessor"),
     ("log-partitioned-owner", 0, "log-takes-its-predecessor-for-empty"),
     ("log-tail-across-takeover", 0, "log-rolls-without-closing"),
