@@ -23,6 +23,7 @@ from scenarios.mutants.log_groups import LOG_GROUP_MUTANTS
 from scenarios.mutants.logs import LOG_MUTANTS
 from scenarios.mutants.metadata import METADATA_MUTANTS
 from scenarios.mutants.options import OPTION_MUTANTS
+from scenarios.mutants.reads import READ_MUTANTS
 from scenarios.mutants.recovery import RECOVERY_MUTANTS
 from scenarios.mutants.repairs import REPAIR_MUTANTS
 from scenarios.mutants.shells import SHELL_MUTANTS
@@ -37,6 +38,7 @@ _ALL: Final = (
     *BOOKIE_MUTANTS,
     *COOKIE_MUTANTS,
     *RECOVERY_MUTANTS,
+    *READ_MUTANTS,
     *WRITING_MUTANTS,
     *METADATA_MUTANTS,
     *WIRE_MUTANTS,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import bkclient.protocol.recovery
-from bkclient.errors import Code, NotEnoughBookies
+from bkclient.errors import BookKeeperError, Code, NotEnoughBookies, error_for
 from bkclient.ledger import BookieId, Ensemble
 from bkclient.protocol.quorum import CoverageSet, QuorumSizes
 from bkclient.protocol.recovery import RecoveryMachine, RecoveryPhase
@@ -116,6 +116,29 @@ def _with_an_advancing_lac(write_back: Function) -> Function:
     def mutated(self: RecoveryMachine, payload: bytes, length: int) -> None:
         self._frozen_lac = self.adds.last_add_confirmed
         write_back(self, payload, length)
+
+    return mutated
+
+
+class _AsIfGone:
+    """Ports that tell of a failed recovery that there is no such ledger."""
+
+    def __init__(self, ports: Any) -> None:
+        self._ports = ports
+
+    def recovery_finished(self, error: BookKeeperError) -> None:
+        self._ports.recovery_finished(error_for(Code.NO_SUCH_LEDGER, str(error)))
+
+
+def _told_as_gone(fail: Function) -> Function:
+    def mutated(self: RecoveryMachine, code: int, *arguments: Any, **details: Any) -> None:
+        ports = self.ports
+        if code == Code.TIMEOUT:
+            self.ports = _AsIfGone(ports)  # type: ignore[assignment]
+        try:
+            fail(self, code, *arguments, **details)
+        finally:
+            self.ports = ports
 
     return mutated
 
@@ -259,6 +282,14 @@ RECOVERY_MUTANTS: Final = (
         in_runs=True,
         past="M36",
         replaces=(Replacement(RecoveryMachine, "_write_back", _with_an_advancing_lac),),
+    ),
+    Mutant(
+        name="timeouts-are-told-as-a-missing-ledger",
+        summary="the application of a recovery that met a timeout is told that there is no such ledger, and not to try again",
+        clauses=("L8",),
+        in_runs=True,
+        past="M55",
+        replaces=(Replacement(RecoveryMachine, "_fail", _told_as_gone),),
     ),
     Mutant(
         name="failed-bookie-counts-for-every-entry",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from bkclient.errors import BookKeeperError
+from bkclient.errors import BookKeeperError, Code
 from bkclient.ledger import BookieId, LedgerMetadata
 from bkclient.protocol.adds import NewEntry, PendingAdd, PendingAdds
 from bkclient.protocol.append import AppendMachine, WriterState
@@ -161,6 +161,36 @@ def _closing_at_what_was_pushed(close: Function) -> Function:
     return mutated
 
 
+#: The LAC that each writer sent with its last entry; only a writer that is planted with the defect notes any.
+_told: Final[dict[int, int]] = {}
+
+
+def _noting_what_it_tells(push: Function) -> Function:
+    def mutated(self: PendingAdds, payload: bytes, header_lac: int) -> NewEntry:
+        _told[id(self)] = header_lac
+        entry: NewEntry = push(self, payload, header_lac)
+        return entry
+
+    return mutated
+
+
+def _closing_at_what_was_told(close: Function) -> Function:
+    def mutated(self: AppendMachine, *args: Any, **options: Any) -> None:
+        told = _told.pop(id(self.adds), None)
+        if told is not None and not self.adds.defers_lac:
+            self.adds.last_add_confirmed = min(told, self.adds.last_add_confirmed)
+        close(self, *args, **options)
+
+    return mutated
+
+
+def _taking_a_fence_for_a_failure(fail: Function) -> Function:
+    def mutated(self: PendingAdds, bookie_id: BookieId, entry_id: int, code: int) -> Any:
+        return fail(self, bookie_id, entry_id, Code.BOOKIE_NOT_AVAILABLE if code == Code.LEDGER_FENCED else code)
+
+    return mutated
+
+
 def _verifying_no_connection(make: Function) -> Function:
     def mutated(self: ReconnectCheck, *arguments: Any, **options: Any) -> None:
         make(self, *arguments, **options | {"verified": None})
@@ -276,6 +306,26 @@ WRITING_MUTANTS: Final = (
         in_runs=True,
         past="M26",
         replaces=(Replacement(AppendMachine, "close", _closing_at_what_was_pushed),),
+    ),
+    Mutant(
+        name="writer-closes-at-the-lac-it-told",
+        summary="the writer closes the ledger at the LAC in the header of its last entry, below what it acknowledged",
+        clauses=("A1", "A11", "B6", "G2"),
+        world="one-copy",
+        in_runs=True,
+        past="M27",
+        replaces=(
+            Replacement(PendingAdds, "push", _noting_what_it_tells),
+            Replacement(AppendMachine, "close", _closing_at_what_was_told),
+        ),
+    ),
+    Mutant(
+        name="writer-takes-fence-for-failure",
+        summary="a writer that a bookie calls fenced looks for another bookie, instead of ending with that",
+        clauses=("A12",),
+        in_runs=True,
+        past="M32",
+        replaces=(Replacement(PendingAdds, "fail", _taking_a_fence_for_a_failure),),
     ),
     Mutant(
         name="change-ignores-takeover",

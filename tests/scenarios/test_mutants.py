@@ -43,6 +43,10 @@ WHERE = {
     "recovery-closes-at-found-lac": ("dead-writer", {"A1": 4, "B6": 8, "E7": 10, "F5": 1}),
     "recovery-reads-from-replacements": ("racing-change", {"E2": 1, "E3": 1}),
     "undecided-entry-ends-ledger": ("lost-reads", {"A1": 1, "E7": 6, "E11": 6}),
+    "recovery-believes-the-last-answer": ("denial-comes-last", {"A1": 12, "E3": 12}),
+    "timeouts-are-told-as-a-missing-ledger": ("read-answer-timeouts", {"L8": 12}),
+    "writer-closes-at-the-lac-it-told": ("happy-path", {"A1": 12, "A11": 12, "B6": 12}),
+    "writer-takes-fence-for-failure": ("zombie-returns", {"A12": 12}),
     "recovery-lac-advances": ("dead-writer", {"E9": 5}),
     "ack-quorum-one-short": ("hasty-close", {"A2": 4, "A5": 1}),
     "acks-after-close": ("hasty-close", {"A1": 1, "A7": 1, "L2": 6}),
@@ -125,6 +129,7 @@ EVERYWHERE = {
     "entries-confirm-themselves",
     "length-leaves-the-entry-out",
     "reader-follows-nothing",
+    "writer-closes-at-the-lac-it-told",
 }
 
 
