@@ -126,6 +126,10 @@ FORMULAS: Final[Mapping[str, str]] = MappingProxyType(
             "APP_ADD(e) to w, and w alive at RUN_END(completed) or CLOSE_RESULT to w => APP_ACK(e), APP_FAIL(e) or "
             "APP_CANCEL(e) to w before it"
         ),
+        "L3": (
+            "#{b in ws(e, ens(r)): REC_READ_RESP(e, b, denied) of r before s} > Qw - Qa, and REC_DECIDE(e - 1) of r before s or "
+            "e is the first that r reads, then REC_READ_RESP(e) of r after s => REC_DECIDE(e) of r between"
+        ),
         "L4": "OPEN_START(recovery)@s with every bookie up and nothing lost from s on => META_CAS(close, ok)",
         "L8": (
             "OPEN_RESULT(code = x)@s to c, asked at t => x not denied; x = -25, and the ledger is stored at t => it is deleted "

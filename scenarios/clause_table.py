@@ -251,6 +251,13 @@ TABLE: Final[tuple[tuple[str, str, Mapping[str, str]], ...]] = (
         },
     ),
     (
+        "NoWaitForAll",
+        "A recovery waits for no more answers than it needs, so that a silent bookie holds nothing up.",
+        {
+            "L3": "an entry that enough bookies denied is ruled out before another answer about it comes",
+        },
+    ),
+    (
         "UnknownAborts",
         "A recovery that could not decide about an entry closes nothing.",
         {

@@ -1,4 +1,4 @@
-"""Defects of reads that a recovery decides by: what answers are taken to say."""
+"""Defects of reads that a recovery decides by: what its answers are taken to say, and how many it waits for."""
 
 from __future__ import annotations
 
@@ -29,6 +29,22 @@ def _believing_the_last_answer(on_reply: OnReply) -> OnReply:
     return mutated
 
 
+def _counting_when_all_have_answered(on_reply: OnReply) -> OnReply:
+    """Denials decide when there is nobody left to wait for."""
+
+    def mutated(self: EntryRead, bookie_id: BookieId, code: int) -> ReadOutcome:
+        if not self._is_parallel:
+            return on_reply(self, bookie_id, code)
+        needed, self._negatives_to_deny = self._negatives_to_deny, len(self._replicas) + 1
+        outcome = on_reply(self, bookie_id, code)
+        self._negatives_to_deny = needed
+        if outcome is ReadOutcome.FAILED and len(self.deniers) >= needed:
+            self.outcome = ReadOutcome.ABSENT
+        return self.outcome
+
+    return mutated
+
+
 READ_MUTANTS: Final = (
     Mutant(
         name="recovery-believes-the-last-answer",
@@ -38,5 +54,13 @@ READ_MUTANTS: Final = (
         in_runs=True,
         past="M15",
         replaces=(Replacement(EntryRead, "on_reply", _believing_the_last_answer),),
+    ),
+    Mutant(
+        name="recovery-waits-for-every-bookie",
+        summary="recovery rules no entry out before all bookies have answered (issue 1067)",
+        clauses=("L3",),
+        in_runs=True,
+        past="M50",
+        replaces=(Replacement(EntryRead, "on_reply", _counting_when_all_have_answered),),
     ),
 )

@@ -46,6 +46,7 @@ from spark_analysis.invariants.negative_stays import NEGATIVE_STAYS
 from spark_analysis.invariants.no_ack_after_end import NO_ACK_AFTER_END
 from spark_analysis.invariants.no_false_negative import NO_FALSE_NEGATIVE
 from spark_analysis.invariants.no_lac_truncation import NO_LAC_TRUNCATION
+from spark_analysis.invariants.no_wait_for_all import NO_WAIT_FOR_ALL
 from spark_analysis.invariants.nothing_beyond_close import NOTHING_BEYOND_CLOSE
 from spark_analysis.invariants.nothing_invented import NOTHING_INVENTED
 from spark_analysis.invariants.positive_verified import POSITIVE_VERIFIED
@@ -107,6 +108,7 @@ _ALL: Final[tuple[Invariant, ...]] = (
     NO_ACK_AFTER_END,
     NO_FALSE_NEGATIVE,
     NO_LAC_TRUNCATION,
+    NO_WAIT_FOR_ALL,
     POSITIVE_VERIFIED,
     READER_LAC_MONOTONIC,
     READ_STABILITY,

@@ -385,6 +385,34 @@ class TestNegativeCoverage:
         story.decide(3, "negative", "b0", "b1")
         assert_broken(story, "E3", says="by denials of no bookie")
 
+    @pytest.mark.rule("L3")
+    def test_what_enough_bookies_denied_is_ruled_out_at_once(self) -> None:
+        assert_holds(recovered(), "L3")
+
+    @pytest.mark.rule("L3")
+    def test_an_answer_more_than_needed_is_seen(self) -> None:
+        story = half_written()
+        story.mark()
+        story.fence("b0", "b1", "b2", lac=1)
+        story.ask(2)
+        enough = story.told(2, "b1", "b2", code=DENIED)
+        waited = story.told(2, "b0", code=TIMEOUT)
+        decided = story.decide(2, "negative", "b1", "b2")
+        assert_broken(story, "L3", enough, waited, decided, says="waited for another answer about entry 2")
+
+    @pytest.mark.rule("L3")
+    def test_answers_about_an_entry_whose_turn_has_not_come_are_not_waited_for(self) -> None:
+        story = half_written()
+        story.mark()
+        story.fence("b0", "b1", "b2", lac=1)
+        story.ask(2)
+        story.ask(3)
+        story.told(3, "b0", "b1", "b2", code=DENIED)
+        story.told(2, "b0")
+        story.decide(2, "positive", "b0")
+        story.decide(3, "negative", "b0", "b1", "b2")
+        assert_holds(story, "L3")
+
     @pytest.mark.rule("E4")
     def test_an_entry_nobody_gave_cannot_be_recovered(self) -> None:
         story = half_written()

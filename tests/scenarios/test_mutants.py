@@ -44,6 +44,7 @@ WHERE = {
     "recovery-reads-from-replacements": ("racing-change", {"E2": 1, "E3": 1}),
     "undecided-entry-ends-ledger": ("lost-reads", {"A1": 1, "E7": 6, "E11": 6}),
     "recovery-believes-the-last-answer": ("denial-comes-last", {"A1": 12, "E3": 12}),
+    "recovery-waits-for-every-bookie": ("recovery-with-silent-bookie", {"L3": 12}),
     "timeouts-are-told-as-a-missing-ledger": ("read-answer-timeouts", {"L8": 12}),
     "writer-closes-at-the-lac-it-told": ("happy-path", {"A1": 12, "A11": 12, "B6": 12}),
     "writer-takes-fence-for-failure": ("zombie-returns", {"A12": 12}),

@@ -218,6 +218,55 @@ def found_on_the_last_bookie_that_answered(story: Story) -> None:
     story.decide(2, "positive", "b0")
 
 
+# NoWaitForAll --------------------------------------------------------------------------------------------------------
+
+
+@plant("NoWaitForAll", "could rule entry 2 out")
+def a_third_denial_is_waited_for(story: Story) -> None:
+    begin(story, lac=1)
+    story.rule_out(2, "b0", "b1", "b2")
+
+
+@plant("NoWaitForAll", "could rule entry 2 out")
+def an_answer_is_waited_for_when_the_entry_before_was_found(story: Story) -> None:
+    begin(story)
+    story.ask(1)
+    story.ask(2)
+    story.told(2, "b0", "b1", code=DENIED)
+    story.told(1, "b0")
+    story.decide(1, "positive", "b0")
+    story.told(2, "b2", code=TIMEOUT)
+    story.decide(2, "negative", "b0", "b1")
+
+
+@near_miss("NoWaitForAll")
+def an_answer_comes_while_the_entry_before_is_undecided(story: Story) -> None:
+    begin(story)
+    story.ask(1)
+    story.ask(2)
+    story.told(2, "b0", "b1", "b2", code=DENIED)
+    story.told(1, "b0")
+    story.decide(1, "positive", "b0")
+    story.decide(2, "negative", "b0", "b1", "b2")
+
+
+@near_miss("NoWaitForAll")
+def answers_come_when_the_recovery_has_failed(story: Story) -> None:
+    begin(story, lac=1)
+    story.ask(2)
+    story.opened(code=TIMEOUT)
+    story.told(2, "b0", "b1", "b2", code=DENIED)
+
+
+@near_miss("NoWaitForAll")
+def the_second_denial_of_one_bookie_is_not_enough(story: Story) -> None:
+    begin(story, lac=1)
+    story.ask(2)
+    story.told(2, "b0", "b0", "b1", code=DENIED)
+    story.decide(2, "negative", "b0", "b1")
+    story.told(2, "b2", code=DENIED)
+
+
 # NegativeStays -------------------------------------------------------------------------------------------------------
 
 

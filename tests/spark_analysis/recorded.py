@@ -88,6 +88,7 @@ CAUGHT: Final = (
     ("replaced-disks-checked-and-zombie", 0, "bookie-in-doubt-leaves-closed-ledgers-unfenced"),
     ("corrupt-entry", 0, "rot-counts-as-denial"),
     ("denial-comes-last", 0, "recovery-believes-the-last-answer"),
+    ("recovery-with-silent-bookie", 0, "recovery-waits-for-every-bookie"),
     ("read-answer-timeouts", 0, "timeouts-are-told-as-a-missing-ledger"),
     ("happy-path", 0, "writer-closes-at-the-lac-it-told"),
     ("zombie-returns", 0, "writer-takes-fence-for-failure"),

@@ -181,6 +181,7 @@ def test_a_late_answer_to_an_entry_that_is_done_is_harmless() -> None:
 @pytest.mark.rule("W-17")
 @pytest.mark.rule("W-41")
 @pytest.mark.rule("W-42")
+@pytest.mark.rule("M32")
 @pytest.mark.parametrize("code", FATAL)
 def test_a_fatal_answer_fails_every_pending_entry_and_seals_the_ledger_at_the_last_confirmed_one(code: Code) -> None:
     writer = Writer((3, 3, 2), "abc")

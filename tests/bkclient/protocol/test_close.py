@@ -21,6 +21,7 @@ def writer_with_one_confirmed() -> Writer:
 
 
 @pytest.mark.rule("W-51")
+@pytest.mark.rule("M27")
 def test_closing_seals_the_ledger_at_the_last_confirmed_entry_with_the_bytes_up_to_it() -> None:
     writer = Writer((3, 3, 2), "abc")
     writer.append(b"zero", b"one")

@@ -103,6 +103,27 @@ def test_a_store_that_fails_the_mark_fails_the_recovery() -> None:
 # Fencing ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.rule("REC-7")
+@pytest.mark.rule("M39")
+def test_a_bookie_that_denies_the_ledger_counts_as_heard_and_makes_recovery_start_lower_and_end_where_it_has_to() -> (
+    None
+):
+    recovery = Recovery((3, 3, 2), "abc")
+    recovery.start()
+    assert recovery.sent() == "F.a F.b F.c"
+
+    recovery.fenced("c", code=Code.NO_SUCH_LEDGER_ON_BOOKIE)
+    recovery.fenced("b", lac=-1)
+    assert recovery.sent() == "R0a R0b R0c", "entry 0 was acknowledged, and bookie c was emptied since"
+
+    recovery.denied("0c")
+    recovery.found("0b")
+    recovery.written("0a 0b")
+    recovery.denied("1b 1c")
+    recovery.metadata_arrives()
+    assert recovery.store.metadata.last_entry_id == 0
+
+
 @pytest.mark.rule("REC-6")
 @pytest.mark.rule("REC-8")
 @pytest.mark.rule("M04")
@@ -188,6 +209,7 @@ def test_a_refused_fence_fails_the_recovery_at_once() -> None:
 @pytest.mark.rule("REC-9")
 @pytest.mark.rule("REC-10")
 @pytest.mark.rule("REC-40")
+@pytest.mark.rule("M55")
 @pytest.mark.behaviour("T-18")
 @pytest.mark.behaviour("T-126")
 @pytest.mark.parametrize(

@@ -101,6 +101,7 @@ def test_an_entry_is_readable_at_once_and_the_last_one_is_that_with_the_highest_
     virtually(story)
 
 
+@pytest.mark.rule("M40")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("is_faithful", [True, False])
 def test_an_explicit_lac_counts_after_a_restart_unless_bookkeeper_is_imitated(
