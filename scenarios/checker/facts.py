@@ -198,8 +198,10 @@ class LedgerFacts:
         fields = event.fields
         entry: int = fields["entry"]
         known = self.acked.get(entry)
-        if known is None or (fields["durable"] and not known.is_durable):
+        if known is None:
             self.acked[entry] = Ack(event.seq, event.actor, fields["content"], is_durable=fields["durable"])
+        elif fields["durable"] and not known.is_durable:  # which promises more
+            self.acked[entry] = Ack(event.seq, event.actor, known.content, is_durable=True)
         self.max_acked = max(self.max_acked, entry)
         if entry == self.confirmed + 1:
             self._raise_over_gap()

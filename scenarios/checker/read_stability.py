@@ -31,6 +31,8 @@ class ReadStability(Family):
         self._found: dict[int, tuple[int | None, int, str]] = {}
         self._highest = -1
         self._began: dict[tuple[str, int], int] = {}
+        #: The content and the event of a second acknowledgement that tells of another one than the first.
+        self._acked_again: dict[int, tuple[int, int]] = {}
 
     def handlers(self) -> Mapping[Kind, Handler]:
         """Reads, acknowledgements, and the close."""
@@ -86,20 +88,24 @@ class ReadStability(Family):
 
     def on_ack(self, event: Event) -> None:
         """Compare with the content of an earlier read."""
-        found = self._found.get(event.fields["entry"])
+        entry, content = event.fields["entry"], event.fields["content"]
+        if content is not None and self.facts.acked[entry].content not in (None, content):
+            self._acked_again[entry] = (content, event.seq)
+        found = self._found.get(entry)
         if found is not None:
-            self._check_content(event.fields["entry"], found[0], found[1])
+            self._check_content(entry, found[0], found[1])
 
     def _check_content(self, entry: int, content: int | None, seq: int) -> None:
         ack = self.facts.acked[entry]
         if content is None or ack.content is None:
             return
         self.checked["A8"] += 1
-        if content != ack.content:
+        again = self._acked_again.get(entry)
+        if content != ack.content or again is not None:
             self.broken(
                 "A8",
                 f"entry {entry} was read with another content than was acknowledged to the application of {ack.actor}",
-                ack.seq,
+                ack.seq if content != ack.content or again is None else again[1],
                 seq,
             )
 

@@ -18,6 +18,7 @@ from scenarios.mutants.base import Mutant, Replacement
 from scenarios.mutants.bookies import BOOKIE_MUTANTS
 from scenarios.mutants.connections import CONNECTION_MUTANTS
 from scenarios.mutants.cookies import COOKIE_MUTANTS
+from scenarios.mutants.creating import CREATING_MUTANTS
 from scenarios.mutants.log_compaction import LOG_COMPACTION_MUTANTS
 from scenarios.mutants.log_groups import LOG_GROUP_MUTANTS
 from scenarios.mutants.logs import LOG_MUTANTS
@@ -40,6 +41,7 @@ _ALL: Final = (
     *RECOVERY_MUTANTS,
     *READ_MUTANTS,
     *WRITING_MUTANTS,
+    *CREATING_MUTANTS,
     *METADATA_MUTANTS,
     *WIRE_MUTANTS,
     *REPAIR_MUTANTS,

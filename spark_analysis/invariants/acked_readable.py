@@ -77,16 +77,16 @@ def _denied(facts: Facts) -> DataFrame:
 
 def _altered(facts: Facts) -> DataFrame:
     """Acknowledged entries that were read, as observations."""
-    content, ack = sf.col("content"), sf.col("ack_seq")
+    content, ack, other = sf.col("acked_min"), sf.col("ack_seq"), sf.col("acked_max")
     first, last = sf.col("read_first"), sf.col("read_last")
     altered = tell(
         "A8",
-        (sf.col("read_min") != content) | (sf.col("read_max") != content),
+        (content != other) | (sf.col("read_min") != content) | (sf.col("read_max") != content),
         sf.greatest(ack, first),
         [ack, first, last],
         "entry %d was acknowledged with content %d (event %d) and read with content %d (events %d to %d)",
         sf.col("entry"),
-        content,
+        sf.when(sf.col("read_max") == content, other).otherwise(content),
         ack,
         sf.when(sf.col("read_min") != content, sf.col("read_min")).otherwise(sf.col("read_max")),
         first,

@@ -143,8 +143,8 @@ def ledgers(rare: DataFrame) -> DataFrame:
 def entries(events: DataFrame, ledgers: DataFrame) -> DataFrame:
     """One row per entry of which anything is known.
 
-    * ``acks``, ``ack_seq``, ``durable_seq``: how often it was acknowledged, when first, and when first as durable; ``content``:
-      what was acknowledged.
+    * ``acks``, ``ack_seq``, ``durable_seq``: how often it was acknowledged, when first, and when first as durable;
+      ``acked_min``, ``acked_max``: the least and the greatest content that was acknowledged, one where nothing is wrong.
     * ``entry_below``, ``entry_above``: the next entry below and above of which anything is known; ``ack_below`` and
       ``quorum_below``: when the former was first acknowledged, and had its quorum.
     * ``quorum_seq``: the event by which Qa bookies had told a client that they stored it; null if that never came.
@@ -185,7 +185,8 @@ def entries(events: DataFrame, ledgers: DataFrame) -> DataFrame:
         "acks": sf.count_if(is_ack),
         "ack_seq": sf.min(sf.when(is_ack, seq)),
         "durable_seq": sf.min(sf.when(is_ack & sf.col("durable"), seq)),
-        "content": sf.max(sf.when(is_ack, content)),
+        "acked_min": sf.min(sf.when(is_ack, content)),
+        "acked_max": sf.max(sf.when(is_ack, content)),
         "read_min": sf.min(sf.when(is_good_read, content)),
         "read_max": sf.max(sf.when(is_good_read, content)),
         "read_first": sf.min(sf.when(is_good_read, seq)),

@@ -59,6 +59,10 @@ WHERE = {
     "close-takes-conflict-for-success": ("close-meets-recovery", {"A11": 12}),
     "writer-closes-over-closed": ("zombie-returns", {"B1": 12}),
     "change-sorts-its-ensemble": ("slow-change", {"C5": 12}),
+    "writer-goes-on-with-an-open-ledger": (
+        "program-started-again",
+        {"A8": 12, "D9": 12, "D14": 12, "E8": 12, "G1": 12},
+    ),
     "conflict-refreshes-the-version-only": ("repair-meets-writer", {"B1": 12, "B2": 12, "C3": 12}),
     "unknown-write-counts-as-made": ("change-lost", {"C8": 12}),
     "recovery-publishes-ensembles": ("recovery-replaces-bookie", {"C7": 12}),

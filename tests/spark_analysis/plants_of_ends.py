@@ -151,6 +151,17 @@ def acknowledged_though_the_open_ledger_was_deleted(story: Story) -> None:
     story.ack(2)
 
 
+# Acknowledged twice --------------------------------------------------------------------------------------------------
+
+
+@plant("AckedReadable", "was acknowledged with content 1001", "AcksInOrder", "NothingInvented")
+def acknowledged_with_another_content_than_the_second_time(story: Story) -> None:
+    """One of the two applications was told of what nobody will ever read."""
+    story.ack(1, content=77)
+    story.close(1)
+    story.read(1, content=77)
+
+
 # Created anew --------------------------------------------------------------------------------------------------------
 
 

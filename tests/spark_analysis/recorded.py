@@ -101,6 +101,7 @@ CAUGHT: Final = (
     ("writer-dies-before-ack", 0, "recovery-does-not-mark"),
     ("close-meets-recovery", 0, "close-takes-conflict-for-success"),
     ("zombie-returns", 0, "writer-closes-over-closed"),
+    ("program-started-again", 0, "writer-goes-on-with-an-open-ledger"),
     ("two-recoverers", 0, "recovery-closes-over-closed"),
     ("slow-change", 0, "change-sorts-its-ensemble"),
     ("repair-meets-writer", 0, "conflict-refreshes-the-version-only"),
