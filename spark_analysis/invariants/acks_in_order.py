@@ -1,7 +1,8 @@
 """AcksInOrder: a writer's acknowledgements ascend, without a repeat, and pass over no entry that is not confirmed.
 
 The prefix property that makes "the first entry that no quorum has" the end of the ledger. An entry that has its ack
-quorum and no acknowledgement is one whose append was cancelled: no one is told.
+quorum and no acknowledgement is one whose append was cancelled: no one is told. Each writer acknowledges an entry once; that a
+ledger has one writer is clause G1's.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def _observe(facts: Facts) -> DataFrame:
     )
     repeat = tell(
         "A3",
-        sf.col("acks") > 1,
+        (sf.col("acks") > 1) & (sf.col("acker_min") == sf.col("acker_max")),
         ack,
         [ack],
         "entry %d was acknowledged %d times, first by event %d",

@@ -47,7 +47,7 @@ LEDGER_COLUMNS: Final = (
 _COPY_KINDS: Final = (Kind.BK_STORE, Kind.BK_SYNC, Kind.BK_LOSS, Kind.ADD_RESP)
 ENTRY_KINDS: Final = (*_COPY_KINDS, Kind.ADD_SEND, Kind.APP_ACK, Kind.READ_RESULT)
 ENTRY_COLUMNS: Final = (
-    *("seq", "actor", "entry", "bookie", "code", "content", "length", "recovery", "durable", "version"),
+    *("seq", "actor", "incarnation", "entry", "bookie", "code", "content", "length", "recovery", "durable", "version"),
 )
 
 _FREQUENT_KINDS: Final = (
@@ -144,7 +144,8 @@ def entries(events: DataFrame, ledgers: DataFrame) -> DataFrame:
     """One row per entry of which anything is known.
 
     * ``acks``, ``ack_seq``, ``durable_seq``: how often it was acknowledged, when first, and when first as durable;
-      ``acked_min``, ``acked_max``: the least and the greatest content that was acknowledged, one where nothing is wrong.
+      ``acked_min``, ``acked_max``: the least and the greatest content that was acknowledged; ``acker_min``, ``acker_max``: the
+      same of a number that stands for the writer. Where nothing is wrong, each two are equal.
     * ``entry_below``, ``entry_above``: the next entry below and above of which anything is known; ``ack_below`` and
       ``quorum_below``: when the former was first acknowledged, and had its quorum.
     * ``quorum_seq``: the event by which Qa bookies had told a client that they stored it; null if that never came.
@@ -187,6 +188,8 @@ def entries(events: DataFrame, ledgers: DataFrame) -> DataFrame:
         "durable_seq": sf.min(sf.when(is_ack & sf.col("durable"), seq)),
         "acked_min": sf.min(sf.when(is_ack, content)),
         "acked_max": sf.max(sf.when(is_ack, content)),
+        "acker_min": sf.min(sf.when(is_ack, sf.xxhash64("actor", "incarnation"))),
+        "acker_max": sf.max(sf.when(is_ack, sf.xxhash64("actor", "incarnation"))),
         "read_min": sf.min(sf.when(is_good_read, content)),
         "read_max": sf.max(sf.when(is_good_read, content)),
         "read_first": sf.min(sf.when(is_good_read, seq)),

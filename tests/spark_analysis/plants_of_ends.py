@@ -162,6 +162,14 @@ def acknowledged_with_another_content_than_the_second_time(story: Story) -> None
     story.read(1, content=77)
 
 
+@near_miss("AcksInOrder")
+def acknowledged_by_two_writers_in_order(story: Story) -> None:
+    """That there are two is another matter, as long as no add of the second one was seen."""
+    for entry in (0, 1):
+        story.answer(entry, "b0", "b1", actor="other")
+        story.ack(entry, actor="other")
+
+
 # Created anew --------------------------------------------------------------------------------------------------------
 
 
