@@ -32,10 +32,10 @@ async def play(stage: Stage) -> None:
     async def recover(client: BookKeeper) -> None:
         try:
             reader = await client.open_ledger(await ledger.id(), recover=True)
+            async for _ in each_entry(reader):
+                pass
         except BookKeeperError:
             return  # others, or the final clients, will
-        async for _ in each_entry(reader):
-            pass
 
     writer = stage.client("writer", write)
     await stage.until_acknowledged(ledger, rng.randint(0, entries - 1))
