@@ -62,7 +62,7 @@ UNDECIDED_ONCE = (
 
 @pytest.mark.parametrize(("scenario", "seed"), UNDECIDED_ONCE)
 def test_messages_that_the_network_loses_leave_no_run_without_a_verdict(scenario: str, seed: int) -> None:
-    result = run_scenario(SCENARIOS[scenario], seed)
+    result = run_scenario(scenario, seed)
 
     assert (result.verdict, result.problem) == ("ok", "")
 
