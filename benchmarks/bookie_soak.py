@@ -266,15 +266,20 @@ def _sample(bookie: BookieProcess, folder: Path, seconds: float, adds: int) -> S
         rss_mib=round(taken.resident_bytes / 2**20, 2),
         cpu_s=taken.cpu_s,
         descriptors=len(list(Path(f"/proc/{bookie.pid}/fd").iterdir())),
-        files_mib=round(sum(_size(each) for each in folder.rglob("*")) / 2**20, 1),
+        files_mib=round(sum(map(_size, _files_in(folder))) / 2**20, 1),
         adds=adds,
         counters=counters,
     )
 
 
+def _files_in(folder: Path) -> list[Path]:
+    """Folders that go meanwhile are passed over."""
+    return [Path(root, name) for root, _, names in os.walk(folder) for name in names]
+
+
 def _size(path: Path) -> int:
     try:
-        return path.stat().st_size if path.is_file() else 0
+        return path.stat().st_size
     except FileNotFoundError:
         return 0  # collected meanwhile
 
@@ -298,7 +303,9 @@ async def _soak(bookie: BookieProcess, uri: str, folder: Path, options: Options)
             await load.run(began + options.seconds)
         finally:
             sampling.cancel()
-            await asyncio.gather(sampling, return_exceptions=True)
+            (outcome,) = await asyncio.gather(sampling, return_exceptions=True)
+    if isinstance(outcome, Exception):
+        raise outcome  # it ended before its time, and what is there of samples tells too little
     return samples, load
 
 

@@ -119,6 +119,7 @@ class DirectoryDisk:
                 folder.rmdir()
             except OSError:  # not empty
                 return
+            self._new_folders.discard(folder)
             folder = folder.parent
 
     def _make(self, folder: Path) -> None:
@@ -131,7 +132,9 @@ class DirectoryDisk:
 
     def sync_folder(self, folder: str, on_done: DurableCallback, token: object) -> None:
         """Make the names in a folder durable, and its own, and those of new folders that it is in."""
-        syncs = self._folder_syncs.setdefault(folder, _Syncs(self))
+        syncs = self._folder_syncs.get(folder)
+        if syncs is None:
+            syncs = self._folder_syncs[folder] = _Syncs(self, partial(self._forget_idle, folder))
         target = self.root / checked_path(folder) if folder else self.root
         chain = [target]
         while chain[-1] in self._new_folders:
@@ -147,6 +150,12 @@ class DirectoryDisk:
             on_done(token, error)
 
         syncs.ask(work, f"could not sync the folder {folder or '.'}", synced, None)
+
+    def _forget_idle(self, folder: str) -> None:
+        """There are as many folders as ledgers, over time."""
+        syncs = self._folder_syncs.get(folder)
+        if syncs is not None and not syncs.waiting:
+            del self._folder_syncs[folder]
 
     def capacity(self) -> Capacity:
         """What the file system has."""

@@ -7,6 +7,7 @@ import errno
 import gc
 import os
 import tempfile
+from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -300,6 +301,28 @@ async def test_the_names_of_new_folders_are_synced_once_with_those_in_them(
     assert await folder_synced("f/i") == ["f/i"]
     is_failing.clear()
     assert await folder_synced("f/i") == ["f/i", "f"], "it failed before"
+
+
+async def test_nothing_is_kept_of_folders_that_come_and_go(tmp_path: Path) -> None:
+    disk = DirectoryDisk(tmp_path / "disk")
+
+    async def come_and_go(number: int, *, is_synced: bool) -> None:
+        disk.create(f"{number:x}/{number:x}/a").close()
+        if is_synced:
+            done = asyncio.get_running_loop().create_future()
+            disk.sync_folder(f"{number:x}/{number:x}", lambda _, error: done.set_result(error), None)
+            assert await done is None
+        disk.remove(f"{number:x}/{number:x}/a")
+
+    def kept() -> int:
+        gc.collect()
+        return sum(isinstance(each, (deque, Path)) for each in gc.get_objects())
+
+    await come_and_go(1, is_synced=True)
+    before = kept()
+    for number in range(2, 42):
+        await come_and_go(number, is_synced=number % 2 == 0)
+    assert kept() - before < 10
 
 
 async def test_a_folder_without_files_is_removed(tmp_path: Path) -> None:
