@@ -109,16 +109,10 @@ class DataSet:
         """The folders of all ingests that came to their end, the first one first."""
         return sorted(path for path in self.root.glob(f"{_INGEST}*") if path.is_dir())
 
-    def events_glob(self, buckets: Sequence[int] | None = None) -> str:
-        """All folders of event files, or the files of ``buckets``, which have some.
-
-        It is a pattern in which the characters of the folder's own name mean themselves.
-        """
+    def events_glob(self) -> str:
+        """All folders of event files, as a pattern in which the characters of the folder's own name mean themselves."""
         literally = re.sub(r"([\\*?\[\]{}])", r"\\\1", str(self.root))
-        folders = f"{literally}/{_INGEST}*/events"
-        if buckets is None:
-            return folders
-        return f"{folders}/*_{{{','.join(f'{bucket:05d}' for bucket in buckets)}}}.parquet"
+        return f"{literally}/{_INGEST}*/events"
 
     def event_files(self) -> dict[int, list[tuple[str, int]]]:
         """Every event file with its size in bytes, by bucket, those of one history one after the other in order."""

@@ -34,16 +34,14 @@ def bucketed_table(
     dataset: DataSet,
     columns: Sequence[str],
     kinds: Sequence[str],
-    buckets: Sequence[int] | None = None,
 ) -> Iterator[DataFrame]:
     """The rows of ``dataset``: file rows and the events of ``kinds``, in ``columns``, one history in one partition.
 
-    With ``buckets``, which have to have files, those of no other are read. Inside the block the table may be planned and read;
-    what was kept of it stays readable.
+    Inside the block the table may be planned and read; what was planned of it stays readable.
     """
     name = f"bkdataset_{uuid4().hex}"
     types = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in TABLE_SCHEMA.fields)
-    location = dataset.events_glob(buckets).replace("\\", "\\\\").replace("'", "\\'")
+    location = dataset.events_glob().replace("\\", "\\\\").replace("'", "\\'")
     spark.sql(
         f"CREATE TABLE {name} ({types}) USING parquet CLUSTERED BY (history) INTO {dataset.buckets} BUCKETS LOCATION '{location}'"
     )

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,10 +20,8 @@ from spark_analysis.defaults import MAX_WITNESSES_DEFAULT
 from spark_analysis.invariants import INVARIANTS, Invariant
 from spark_analysis.invariants.base import is_broken
 from spark_analysis.jobs.check import checked_histories
-from spark_analysis.jobs.inputs import Histories, histories_of
+from spark_analysis.jobs.inputs import histories_of
 from spark_analysis.jobs.judging import judged_histories
-from spark_analysis.jobs.lost import again_if_lost
-from spark_analysis.source import file_rows
 
 __all__ = ["Comparison", "Disagreement", "compare", "disagreements"]
 
@@ -81,33 +78,15 @@ def compare(
 ) -> Comparison:
     """Judge every history below ``folder``, or in the data set there, by both witnesses; compare what they say of ``invariants``.
 
-    Raises as :func:`~spark_analysis.jobs.inputs.histories_of` does. An executor that is lost with what it had
-    computed makes the part that was compared begin again.
+    Raises as :func:`~spark_analysis.jobs.inputs.histories_of` does.
     """
     started = time.perf_counter()
     histories = histories_of(folder)
-    parts = [again_if_lost(partial(_compare, spark, part, invariants, max_shown)) for part in histories.parts()]
-    shown = sorted(
-        (one for part in parts for one in part.disagreements), key=lambda one: (one.history, one.invariant, one.ledger)
-    )
-    return Comparison(
-        histories=sum(part.histories for part in parts),
-        rejected_files=sum(part.rejected_files for part in parts) + histories.set_aside()[1],
-        accusations=sum(part.accusations for part in parts),
-        agreed=sum(part.agreed for part in parts),
-        disagreed=sum(part.disagreed for part in parts),
-        disagreements=tuple(shown[:max_shown]),
-        seconds=time.perf_counter() - started,
-    )
-
-
-def _compare(spark: SparkSession, part: Histories, invariants: Sequence[Invariant], max_shown: int) -> Comparison:
-    started = time.perf_counter()
-    checked = checked_histories(spark, part).persist(StorageLevel.MEMORY_AND_DISK_DESER)
+    checked = checked_histories(spark, histories).persist(StorageLevel.MEMORY_AND_DISK_DESER)
     try:
-        with judged_histories(spark, part, invariants) as (table, findings):
-            told = _formulas(findings)
-            by_file = file_rows(table).select("history", sf.col("problem").alias("formulas_problem"))
+        with judged_histories(spark, histories, invariants) as judged:
+            told = _formulas(judged.findings)
+            by_file = judged.files.select("history", sf.col("problem").alias("formulas_problem"))
             accused, differing = disagreements(_checker(checked, invariants), told)
             unequal = _unequal_files(checked, by_file)
             counted = checked.agg(
@@ -122,7 +101,7 @@ def _compare(spark: SparkSession, part: Histories, invariants: Sequence[Invarian
         checked.unpersist()
     return Comparison(
         histories=counted["histories"],
-        rejected_files=counted["rejected"],
+        rejected_files=counted["rejected"] + histories.set_aside()[1],
         accusations=accusations,
         agreed=accusations - of_ledgers,
         disagreed=of_ledgers + of_files,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -28,9 +28,6 @@ __all__ = ["Histories", "JudgedHistory", "Unjudged", "histories_of", "judge_file
 #: About how much of the files one partition holds; some 200,000 events.
 PARTITION_BYTES: Final = 8 * 1024 * 1024
 
-#: About how much of the files is judged at a time where all of it has to be kept meanwhile; some 2.5 million events.
-PART_BYTES: Final = 96 * 1024 * 1024
-
 #: How much less a data set takes than the files that it was made of.
 _COMPRESSION: Final = 6
 
@@ -43,9 +40,6 @@ JudgedHistory = Callable[[str, str | None, int | None, Iterator[Event]], tuple[A
 Unjudged = Callable[[str, Exception], tuple[Any, ...]]
 
 
-_Item = TypeVar("_Item")
-
-
 class Histories(Protocol):
     """Recorded histories that a job works on."""
 
@@ -54,11 +48,8 @@ class Histories(Protocol):
         """About how many bytes there are to decode, as files."""
         ...
 
-    def parts(self) -> Sequence[Histories]:
-        """These histories in parts of about :data:`PART_BYTES`, or one history where that is more; one part at least.
-
-        What a whole knows of files that were set aside, no part does.
-        """
+    def partitions(self, spark: SparkSession) -> int:
+        """How many partitions the table has."""
         ...
 
     def table(
@@ -94,7 +85,7 @@ def histories_of(folder: Path | str) -> Histories:
 
 
 class _FileHistories:
-    """The files below a folder, or those of them that a part has."""
+    """The files below a folder."""
 
     def __init__(self, folder: Path | str, files: Sequence[HistoryFile]) -> None:
         self._folder = folder
@@ -104,18 +95,16 @@ class _FileHistories:
     def size(self) -> int:
         return sum(file.size for file in self._files)
 
-    def parts(self) -> Sequence[Histories]:
-        runs = _runs(self._files, lambda file: file.size)
-        return [_FileHistories(self._folder, run) for run in runs] if len(runs) > 1 else [self]
+    def partitions(self, spark: SparkSession) -> int:
+        return max(-(-self.size // PARTITION_BYTES), spark.sparkContext.defaultParallelism)
 
     @contextmanager
     def table(self, spark: SparkSession, columns: Sequence[str], kinds: Sequence[str]) -> Iterator[DataFrame]:
-        by_size = -(-self.size // PARTITION_BYTES)
         with TemporaryDirectory(prefix="bk-verify-") as scratch:
             listing = Path(scratch, "files.json")
             list_files(listing, self._files)
             rows = read_histories(spark, self._folder, columns=columns_of(*columns), kinds=kinds, listing=listing)
-            yield rows.repartition(max(by_size, spark.sparkContext.defaultParallelism), "history")
+            yield rows.repartition(self.partitions(spark), "history")
 
     def each(self, spark: SparkSession, judge: JudgedHistory, failed: Unjudged, schema: str) -> DataFrame:
         def work(files: Sequence[HistoryFile]) -> Iterator[tuple[Any, ...]]:
@@ -128,41 +117,32 @@ class _FileHistories:
 
 
 class _StoredHistories:
-    """The histories of a data set, or of those of its buckets that a part has."""
+    """The histories of a data set."""
 
-    def __init__(self, dataset: DataSet, buckets: Sequence[int] | None = None) -> None:
+    def __init__(self, dataset: DataSet) -> None:
         self._dataset = dataset
-        self._buckets = buckets
 
     @property
     def size(self) -> int:
-        return sum(map(_size_of, self._files().values()))
+        return sum(map(_size_of, self._dataset.event_files().values()))
 
-    def parts(self) -> Sequence[Histories]:
-        runs = _runs(sorted(self._files().items()), lambda bucket: _size_of(bucket[1]))
-        parts = [_StoredHistories(self._dataset, [number for number, _ in run]) for run in runs]
-        return parts if len(parts) > 1 else [self]
+    def partitions(self, spark: SparkSession) -> int:  # noqa: ARG002  a data set was divided when it was made
+        return self._dataset.buckets
 
     @contextmanager
     def table(self, spark: SparkSession, columns: Sequence[str], kinds: Sequence[str]) -> Iterator[DataFrame]:
-        with bucketed_table(spark, self._dataset, columns_of(*columns).names, kinds, self._buckets) as rows:
+        with bucketed_table(spark, self._dataset, columns_of(*columns).names, kinds) as rows:
             yield rows
 
     def each(self, spark: SparkSession, judge: JudgedHistory, failed: Unjudged, schema: str) -> DataFrame:
         def work(files: Sequence[str]) -> Iterator[tuple[Any, ...]]:
             return judge_stored(files, judge, failed)
 
-        buckets = [[path for path, _ in files] for _, files in sorted(self._files().items())]
+        buckets = [[path for path, _ in files] for _, files in sorted(self._dataset.event_files().items())]
         rows = spark.sparkContext.parallelize(buckets, max(len(buckets), 1)).flatMap(work)
         return spark.createDataFrame(rows, schema)
 
-    def _files(self) -> dict[int, list[tuple[str, int]]]:
-        found = self._dataset.event_files()
-        return found if self._buckets is None else {number: found[number] for number in self._buckets}
-
     def set_aside(self) -> tuple[tuple[Rejected, ...], int]:
-        if self._buckets is not None:
-            return (), 0
         rows = [row for row in self._dataset.set_aside().to_pylist() if row["reason"] != Reason.DUPLICATE]
         return tuple(Rejected(row["history"], row["problem"]) for row in rows[:REJECTED_MAX]), len(rows)
 
@@ -170,21 +150,6 @@ class _StoredHistories:
 def _size_of(files: Sequence[tuple[str, int]]) -> int:
     """About how many bytes the files were from which a bucket of a data set was made."""
     return sum(size for _, size in files) * _COMPRESSION
-
-
-def _runs(items: Sequence[_Item], size: Callable[[_Item], int]) -> list[list[_Item]]:
-    """``items`` in order, in runs of about equal size, of which none but one with a single item exceeds :data:`PART_BYTES`."""
-    sizes = [size(item) for item in items]
-    target = sum(sizes) / max(1, -(-sum(sizes) // PART_BYTES))
-    runs: list[list[_Item]] = []
-    room = 0.0
-    for item, taken in zip(items, sizes, strict=True):
-        if not runs or room < taken / 2:
-            runs.append([])
-            room = target
-        runs[-1].append(item)
-        room -= taken
-    return runs
 
 
 def judge_files(files: Sequence[HistoryFile], judge: JudgedHistory, failed: Unjudged) -> Iterator[tuple[Any, ...]]:

@@ -1,9 +1,12 @@
-"""What invariants find in histories, planned by several threads.
+"""What invariants find in histories, planned once, by several threads.
 
 The events are read once and kept, partitioned by history, as are the relations that several invariants start from. Making and
 planning the questions takes longer than answering them until there are some hundred thousand events. It is work for one
-processor, so the invariants are dealt out to threads, and the findings of each thread are one query of their own. Meanwhile the
-events are read; invariants that are about nothing that occurs there are not asked at all.
+processor, so the invariants are dealt out to threads, and the findings of each thread are one query of their own.
+
+A task answers all questions about one partition. Many histories are judged a part of the partitions at a time, by the same plans,
+and what was kept for a part is forgotten before the next; only findings stay. Few are judged at once; their events are read
+meanwhile, and invariants that are about nothing that occurs there are not asked at all.
 """
 
 from __future__ import annotations
@@ -13,20 +16,25 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import reduce
-from typing import Final
+from typing import Final, NamedTuple
 
-from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
 
 from spark_analysis.invariants import Invariant, judge
+from spark_analysis.invariants.expressions import LEDGER_KEY, join_small
 from spark_analysis.invariants.facts import Facts
 from spark_analysis.invariants.relations import LEDGER_COLUMNS, LEDGER_KINDS
 from spark_analysis.jobs.inputs import Histories
+from spark_analysis.jobs.keeping import Kept, compute_in_parts
 from spark_analysis.jobs.planning import planned_for_kept_partitions, without_call_sites
 from spark_analysis.schema import FINDING_SCHEMA, HISTORY_COLUMNS
-from spark_analysis.source import event_rows
+from spark_analysis.source import event_rows, file_rows
 
-__all__ = ["judged_histories", "keep", "occurring_kinds"]
+__all__ = ["PART_BYTES", "Judged", "judged_histories", "occurring_kinds", "parts_of"]
+
+#: About how much of the files is judged at a time, or a partition for each core; some 2.5 million events.
+PART_BYTES: Final = 96 * 1024 * 1024
 
 _KEY_COLUMNS: Final = (*HISTORY_COLUMNS, "seq", "actor", "kind", "ledger", "problem", "events")
 
@@ -34,47 +42,74 @@ _KEY_COLUMNS: Final = (*HISTORY_COLUMNS, "seq", "actor", "kind", "ledger", "prob
 _PLANNERS_MAX: Final = 4
 
 
+class Judged(NamedTuple):
+    """Histories that were judged.
+
+    ``findings`` have the columns of :data:`~spark_analysis.schema.FINDING_SCHEMA`. ``files`` has a row for every file:
+    ``history``, ``scenario``, ``seed``, its ``problem`` if it is no usable history, its ``events``, and how many ``ledgers``
+    the invariants may have looked at, null if none. ``table`` has the rows that they looked at. ``keep`` keeps what is derived
+    from these, for as long as they are kept.
+    """
+
+    files: DataFrame
+    findings: DataFrame
+    table: DataFrame
+    keep: Callable[[DataFrame], DataFrame]
+
+
 @contextmanager
 def judged_histories(
-    spark: SparkSession, histories: Histories, invariants: Sequence[Invariant]
-) -> Iterator[tuple[DataFrame, DataFrame]]:
-    """The rows of ``histories`` that ``invariants`` look at, and what they find.
+    spark: SparkSession,
+    histories: Histories,
+    invariants: Sequence[Invariant],
+    progress: Callable[[int, int], None] | None = None,
+) -> Iterator[Judged]:
+    """What ``invariants`` find in ``histories``; it may be looked at inside the block, and is given up at its end.
 
-    Findings have the columns of :data:`~spark_analysis.schema.FINDING_SCHEMA`, and are computed at first use inside the block.
-    What was kept for them is given up at its end.
+    If there is more than one part, all are judged before the block begins; ``progress`` is told before each how many are done,
+    and how many there are.
     """
     kinds = dict.fromkeys((*LEDGER_KINDS, *(kind for invariant in invariants for kind in invariant.kinds)))
     columns = dict.fromkeys((*_KEY_COLUMNS, *LEDGER_COLUMNS))
     columns |= dict.fromkeys(name for invariant in invariants for name in invariant.columns)
+    parts = parts_of(spark, histories)
+    meanwhile, results = Kept(spark), Kept(spark)
     with (
         planned_for_kept_partitions(spark, histories.size),
         histories.table(spark, tuple(columns), [str(kind) for kind in kinds]) as rows,
     ):
-        kept: list[DataFrame] = []
-
-        def keep_meanwhile(relation: DataFrame) -> DataFrame:
-            kept.append(keep(relation))
-            return kept[-1]
-
         try:
-            table = keep_meanwhile(rows)
-            yield table, reduce(DataFrame.union, _findings(spark, table, invariants, keep_meanwhile))
+            table = meanwhile.keep(rows)
+            files = results.keep(_files(table))
+            found = _findings(spark, table, invariants, meanwhile, results, read_ahead=parts == 1)
+            findings = reduce(DataFrame.union, found)
+            if parts > 1:
+                compute_in_parts(_histories_of([files, *found]), meanwhile, parts, progress)
+                meanwhile.give_up()
+            yield Judged(files, findings, table, results.keep)
         finally:
-            for relation in kept:
-                _give_up(relation)
+            for kept in (meanwhile, results):
+                kept.give_up()
 
 
-def keep(relation: DataFrame) -> DataFrame:
-    """``relation``, computed at its first use and kept as rows for as long as it is referenced.
+def parts_of(spark: SparkSession, histories: Histories) -> int:
+    """In how many parts to judge ``histories``: of about :data:`PART_BYTES`, but no core has to be without a partition."""
+    partitions = histories.partitions(spark)
+    by_size = -(-histories.size // PART_BYTES)
+    return max(1, min(by_size, partitions // spark.sparkContext.defaultParallelism))
 
-    Rows and not columns: everything here is read once or twice, which does not repay building columns.
-    """
-    return relation.localCheckpoint(eager=False, storageLevel=StorageLevel.MEMORY_AND_DISK_DESER)
+
+def _files(table: DataFrame) -> DataFrame:
+    """The row of each file in ``table``, as :class:`Judged` has them."""
+    of_ledgers = table.filter(sf.col("ledger") >= 0).select(*LEDGER_KEY).distinct()
+    ledgers = of_ledgers.groupBy("history").agg(sf.count(sf.lit(1)).alias("ledgers"))
+    files = file_rows(table).select(*HISTORY_COLUMNS, "problem", "events")
+    return join_small(files, ledgers, on=("history",), how="left")
 
 
-def _give_up(kept: DataFrame) -> None:
-    """Free what is kept of a relation. Spark would do so when the JVM's garbage collector notices that nobody asks for it."""
-    kept._jdf.queryExecution().analyzed().rdd().unpersist(False)  # noqa: FBT003, SLF001  there is no public way
+def _histories_of(results: Sequence[DataFrame]) -> DataFrame:
+    """The histories of all rows of ``results``, which are partitioned alike."""
+    return reduce(DataFrame.union, [result.select("history") for result in results])
 
 
 def occurring_kinds(table: DataFrame) -> frozenset[str]:
@@ -86,22 +121,28 @@ def _findings(
     spark: SparkSession,
     table: DataFrame,
     invariants: Sequence[Invariant],
-    keep: Callable[[DataFrame], DataFrame],
+    meanwhile: Kept,
+    results: Kept,
+    *,
+    read_ahead: bool,
 ) -> list[DataFrame]:
-    """What ``invariants`` find in ``table``, in parts. There is one at least, and none in which no kind of its premise occurs."""
-    facts = Facts(event_rows(table), keep)
+    """What ``invariants`` find in ``table``, in some relations of which there is one at least.
+
+    With ``read_ahead`` the table is read to see which kinds occur, and none is asked in which no kind of its premise does.
+    """
+    facts = Facts(event_rows(table), meanwhile.keep)
 
     def plan(part: Sequence[Invariant]) -> DataFrame:
         with without_call_sites(spark):
-            return keep(judge(facts, part))
+            return results.keep(judge(facts, part))
 
     def kinds() -> frozenset[str]:
         with without_call_sites(spark):
             return occurring_kinds(table)
 
     planners = max(1, min(_PLANNERS_MAX, os.cpu_count() or 1))
-    always = [invariant for invariant in invariants if not invariant.premise]
-    perhaps = [invariant for invariant in invariants if invariant.premise]
+    always = [invariant for invariant in invariants if not (read_ahead and invariant.premise)]
+    perhaps = [invariant for invariant in invariants if read_ahead and invariant.premise]
     with ThreadPoolExecutor(planners + 1, thread_name_prefix="bk-verify-planner") as pool:
         occurring: Future[frozenset[str]] | None = pool.submit(kinds) if perhaps else None
         planned = [pool.submit(plan, part) for part in _dealt(always, planners)]

@@ -1,10 +1,9 @@
 """Verifying a folder of histories: every invariant's judgement of every ledger, counted, with witnesses where one is broken.
 
-Histories are judged a part at a time, so that the memory for it does not depend on how many there are. The events of a part are
-read once and kept, partitioned by history, as are the relations that several invariants start from. The findings of all
-invariants are one table, from which counts and witnesses are taken, so the number of Spark actions does not depend on the number
-of invariants: one reads and counts, one judges, and only where something is broken two more fetch witnesses. What is brought to
-the driver is bounded by the number of invariants and ``max_witnesses``, never by the number of histories.
+The findings of all invariants are one table, from which counts and witnesses are taken, so the number of Spark actions does not
+depend on the number of invariants: one judges, or one for each part, one counts, and only where something is broken two more
+fetch witnesses. What is brought to the driver is bounded by the number of invariants and ``max_witnesses``, never by the number
+of histories.
 
 A history is the unit of work: its events are judged in one task. Histories are many and small, so that is the parallelism there
 is to have.
@@ -13,10 +12,8 @@ is to have.
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,14 +25,11 @@ from spark_analysis.commands import replay_command
 from spark_analysis.defaults import MAX_WITNESSES_DEFAULT
 from spark_analysis.invariants import INVARIANTS, Invariant
 from spark_analysis.invariants.base import is_broken
-from spark_analysis.invariants.expressions import LEDGER_KEY
 from spark_analysis.invariants.left_open import LeftOpen
 from spark_analysis.jobs.files import REJECTED_MAX, Rejected, rejected_in
-from spark_analysis.jobs.inputs import Histories, histories_of
-from spark_analysis.jobs.judging import judged_histories, keep
-from spark_analysis.jobs.lost import again_if_lost
+from spark_analysis.jobs.inputs import histories_of
+from spark_analysis.jobs.judging import Judged, judged_histories
 from spark_analysis.schema import HISTORY_COLUMNS
-from spark_analysis.source import file_rows
 
 __all__ = [
     "InvariantVerdict",
@@ -122,102 +116,41 @@ def verify(
     """Judge every ledger of every history below ``folder``, or in the data set there, by every one of ``invariants``.
 
     Raises as :func:`~spark_analysis.jobs.inputs.histories_of` does. Files that are no usable histories are named in
-    the verdict. An executor that is lost with what it had computed makes the part that was judged begin again.
-    ``progress`` is told before each part how many are done, and how many there are.
+    the verdict. Where there is more than one part to judge, ``progress`` is told before each how many are done, and how many
+    there are.
     """
     started = time.perf_counter()
     histories = histories_of(folder)
-    parts: list[Verdict] = []
-    for part in (all_parts := histories.parts()):
-        if progress is not None:
-            progress(len(parts), len(all_parts))
-        parts.append(again_if_lost(partial(_verify, spark, part, invariants, max_witnesses)))
-    known, known_files = histories.set_aside()
-    return Verdict(
-        histories=sum(part.histories for part in parts),
-        ledgers=sum(part.ledgers for part in parts),
-        events=sum(part.events for part in parts),
-        rejected=(*(rejected for part in parts for rejected in part.rejected), *known)[:REJECTED_MAX],
-        rejected_files=sum(part.rejected_files for part in parts) + known_files,
-        invariants=tuple(_together(found) for found in zip(*(part.invariants for part in parts), strict=True)),
-        violations=tuple(
-            replace(found, replay=replay_command(folder, found.history))
-            for found in _first_of(parts, invariants, max_witnesses)
-        ),
-        seconds=time.perf_counter() - started,
-    )
-
-
-def _together(parts: Sequence[InvariantVerdict]) -> InvariantVerdict:
-    """How one invariant fared in all ``parts``."""
-    why = Counter[str]()
-    for part in parts:
-        why.update(part.why)
-    return InvariantVerdict(
-        name=parts[0].name,
-        statement=parts[0].statement,
-        checked=sum(part.checked for part in parts),
-        holds=sum(part.holds for part in parts),
-        violated=sum(part.violated for part in parts),
-        unknown=sum(part.unknown for part in parts),
-        why={str(reason): why[reason] for reason in LeftOpen if why[reason]},
-        violated_histories=sum(part.violated_histories for part in parts),
-    )
-
-
-def _first_of(
-    parts: Sequence[Verdict], invariants: Sequence[Invariant], max_witnesses: int
-) -> tuple[WitnessedViolation, ...]:
-    """The first violations of each invariant in ``parts``, which have the first ones of theirs."""
-    found: dict[str, list[WitnessedViolation]] = {invariant.name: [] for invariant in invariants}
-    for part in parts:
-        for violation in part.violations:
-            found[violation.invariant].append(violation)
-    return tuple(
-        violation
-        for violations in found.values()
-        for violation in sorted(violations, key=lambda one: (one.history, one.ledger, one.first_seq))[:max_witnesses]
-    )
-
-
-def _verify(spark: SparkSession, part: Histories, invariants: Sequence[Invariant], max_witnesses: int) -> Verdict:
-    started = time.perf_counter()
-    with judged_histories(spark, part, invariants) as (table, findings):
-        counted, rejected = _count_files(table)
-        verdicts = _count_findings(findings, invariants, counted["ledgers"])
+    with judged_histories(spark, histories, invariants, progress) as judged:
+        counted, rejected = _count_files(judged.files)
+        verdicts = _count_findings(judged.findings, invariants, counted["ledgers"])
         violations: tuple[WitnessedViolation, ...] = ()
         if max_witnesses and any(verdict.violated for verdict in verdicts):
-            violations = _witnesses(findings, table, invariants, max_witnesses)
+            violations = _witnesses(judged, invariants, max_witnesses)
+    known, known_files = histories.set_aside()
     return Verdict(
         histories=counted["histories"],
         ledgers=counted["ledgers"],
-        events=counted["known_events"] or 0,
-        rejected=rejected,
-        rejected_files=counted["rejected_files"],
+        events=counted["events"],
+        rejected=(*rejected, *known)[:REJECTED_MAX],
+        rejected_files=counted["rejected"] + known_files,
         invariants=verdicts,
-        violations=violations,
+        violations=tuple(replace(found, replay=replay_command(folder, found.history)) for found in violations),
         seconds=time.perf_counter() - started,
     )
 
 
-def _count_files(table: DataFrame) -> tuple[Row, tuple[Rejected, ...]]:
-    """``histories``, ``known_events``, ``rejected_files`` and ``ledgers``; and the files that are rejected."""
-    is_file, is_usable = sf.col("kind").isNull(), sf.col("problem").isNull()
-    by_ledger = table.groupBy(*LEDGER_KEY).agg(
-        sf.count_if(is_file & is_usable).alias("histories"),
-        sf.sum(sf.when(is_file & is_usable, sf.col("events"))).alias("events"),
-        sf.count_if(is_file & ~is_usable).alias("rejected"),
-    )
-    counted = by_ledger.agg(
-        sf.sum("histories").alias("histories"),
-        sf.sum("events").alias("known_events"),
-        sf.sum("rejected").alias("rejected_files"),
-        sf.count_if(sf.col("ledger") >= 0).alias("ledgers"),
+def _count_files(files: DataFrame) -> tuple[Row, tuple[Rejected, ...]]:
+    """``histories``, their ``events`` and ``ledgers``, and how many files are ``rejected``; and these by name."""
+    is_usable = sf.col("problem").isNull()
+    counted = files.agg(
+        sf.count_if(is_usable).alias("histories"),
+        sf.coalesce(sf.sum(sf.when(is_usable, sf.col("events"))), sf.lit(0)).alias("events"),
+        sf.coalesce(sf.sum("ledgers"), sf.lit(0)).alias("ledgers"),
+        sf.count_if(~is_usable).alias("rejected"),
     ).first()
     assert counted is not None, "an aggregate without groups has one row"
-    if not counted["rejected_files"]:
-        return counted, ()
-    return counted, rejected_in(file_rows(table).filter(~is_usable))
+    return counted, rejected_in(files.filter(~is_usable)) if counted["rejected"] else ()
 
 
 def _count_findings(findings: DataFrame, invariants: Sequence[Invariant], ledgers: int) -> tuple[InvariantVerdict, ...]:
@@ -262,19 +195,16 @@ def _count_findings(findings: DataFrame, invariants: Sequence[Invariant], ledger
     return tuple(verdicts)
 
 
-def _witnesses(
-    findings: DataFrame, table: DataFrame, invariants: Sequence[Invariant], max_witnesses: int
-) -> tuple[WitnessedViolation, ...]:
+def _witnesses(judged: Judged, invariants: Sequence[Invariant], max_witnesses: int) -> tuple[WitnessedViolation, ...]:
     """The first ``max_witnesses`` broken clauses of each invariant, by history and ledger, with the events that show it."""
     in_order = Window.partitionBy("invariant").orderBy("history", "ledger", "nth")
-    broken = findings.filter(is_broken()).withColumn("rank", sf.row_number().over(in_order))
-    shown = keep(broken.filter(sf.col("rank") <= max_witnesses))
-    runs = file_rows(table).select(*HISTORY_COLUMNS)
-    found = shown.join(runs, on="history", how="left").collect()
+    broken = judged.findings.filter(is_broken()).withColumn("rank", sf.row_number().over(in_order))
+    shown = judged.keep(broken.filter(sf.col("rank") <= max_witnesses))
+    found = shown.join(judged.files.select(*HISTORY_COLUMNS), on="history", how="left").collect()
     wanted = shown.select("history", sf.explode("evidence").alias("seq")).distinct()
     evidence = {
         (row["history"], row["seq"]): _describe(row)
-        for row in table.join(sf.broadcast(wanted), on=["history", "seq"], how="inner").collect()
+        for row in judged.table.join(sf.broadcast(wanted), on=["history", "seq"], how="inner").collect()
     }
     order = {invariant.name: number for number, invariant in enumerate(invariants)}
     return tuple(

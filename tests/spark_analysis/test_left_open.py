@@ -110,8 +110,9 @@ def left_open(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def told(spark: SparkSession, folder: Path) -> dict[tuple[str, str], str | int]:
     """What is said of each case and invariant: why it is unknown, that it holds, or how often it is violated."""
-    with judged_histories(spark, histories_of(folder), select(OPEN_TO)) as (_, findings):
-        found = {(row["history"].removesuffix(".bkh"), row["invariant"]): row for row in findings.collect()}
+    with judged_histories(spark, histories_of(folder), select(OPEN_TO)) as judged:
+        rows = judged.findings.collect()
+    found = {(row["history"].removesuffix(".bkh"), row["invariant"]): row for row in rows}
     said: dict[tuple[str, str], str | int] = {}
     for name, (_, expected) in LEFT_OPEN.items():
         for invariant in expected:

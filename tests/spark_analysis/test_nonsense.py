@@ -15,6 +15,7 @@ from spark_analysis.invariants import INVARIANTS, Invariant, judge, select
 from spark_analysis.invariants.facts import Facts
 from spark_analysis.jobs import judging
 from spark_analysis.jobs.inputs import histories_of
+from spark_analysis.jobs.keeping import keep
 from spark_analysis.jobs.planning import INTERPRETED, PLANNING, planned_for_kept_partitions
 from spark_analysis.jobs.verify import verify
 from spark_analysis.source import event_rows, read_histories
@@ -128,9 +129,9 @@ def test_what_is_about_nothing_that_occurs_is_not_asked(
 def test_without_its_premise_an_invariant_observes_nothing(spark: SparkSession, whole_corpus: Path) -> None:
     """Of all that is planted anywhere, whatever else occurs."""
     with planned_for_kept_partitions(spark, input_bytes=0):
-        events = judging.keep(event_rows(read_histories(spark, whole_corpus)).repartition(2, "history"))
+        events = keep(event_rows(read_histories(spark, whole_corpus)).repartition(2, "history"))
         for premise in {invariant.premise for invariant in INVARIANTS if invariant.premise}:
-            facts = Facts(events.filter(~sf.col("kind").isin(*premise)), judging.keep)
+            facts = Facts(events.filter(~sf.col("kind").isin(*premise)), keep)
             assert judge(facts, [one for one in INVARIANTS if one.premise == premise]).count() == 0, premise
 
 

@@ -1,22 +1,22 @@
-"""Histories are judged a part at a time: the verdict is that of all at once, and what a part needed is given up."""
+"""Histories are judged a part at a time, by one plan: the verdict is that of all at once, and what a part needed is given up."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
-from spark_analysis.invariants import Invariant, select
-from spark_analysis.jobs import inputs
+from spark_analysis.invariants import Invariant, judge, select
+from spark_analysis.invariants.facts import Facts
+from spark_analysis.jobs import inputs, judging
 from spark_analysis.jobs.compare import compare
 from spark_analysis.jobs.ingest import ingest
-from spark_analysis.jobs.inputs import Histories, histories_of
-from spark_analysis.jobs.judging import judged_histories
+from spark_analysis.jobs.inputs import histories_of
+from spark_analysis.jobs.keeping import Kept, kept_partitions
 from spark_analysis.jobs.verify import verify
 from tests.spark_analysis.recorded import bystander, record, truncated, truncating, unfinished
 
@@ -48,93 +48,104 @@ def dataset(spark: SparkSession, folder: Path, tmp_path_factory: pytest.TempPath
 
 
 @pytest.fixture
-def judged(monkeypatch: pytest.MonkeyPatch) -> list[Histories]:
-    """The parts that are judged from now on."""
-    parts: list[Histories] = []
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The invariants that are planned from now on."""
+    names: list[str] = []
 
-    def judge(spark: SparkSession, part: Histories, invariants: tuple[Invariant, ...]) -> Any:
-        parts.append(part)
-        return judged_histories(spark, part, invariants)
+    def judge_and_note(facts: Facts, invariants: Sequence[Invariant]) -> DataFrame:
+        names.extend(invariant.name for invariant in invariants)
+        return judge(facts, invariants)
 
-    for job in ("verify", "compare"):
-        monkeypatch.setattr(f"spark_analysis.jobs.{job}.judged_histories", judge)
-    return parts
+    monkeypatch.setattr(judging, "judge", judge_and_note)
+    return names
 
 
 @pytest.mark.deep
 @pytest.mark.parametrize("kind", ["files", "dataset"])
 def test_a_verdict_in_parts_is_the_verdict_on_all(
-    spark: SparkSession,
-    folder: Path,
-    dataset: Path,
-    kind: str,
-    judged: list[Histories],
-    monkeypatch: pytest.MonkeyPatch,
+    spark: SparkSession, folder: Path, dataset: Path, kind: str, asked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = folder if kind == "files" else dataset
-    whole = verify(spark, source, invariants=TRUNCATION, max_witnesses=3)
-    assert len(judged) == 1
+    told: list[tuple[int, int]] = []
+    kept: list[Counter[int]] = []
+    before = Counter(kept_partitions(spark))
+
+    def tell(done: int, in_all: int) -> None:
+        told.append((done, in_all))
+        kept.append(Counter(kept_partitions(spark)) - before)
+
+    whole = verify(spark, source, invariants=TRUNCATION, max_witnesses=3, progress=tell)
+    assert told == []
     assert (whole.histories, whole.rejected_files, whole.invariants[0].violated) == (6, 1, 5)
     assert [(one.history, one.ledger) for one in whole.violations] == [("a.bkh", 1), ("a.bkh", 3), ("b/first.bkh", 1)]
 
-    monkeypatch.setattr(inputs, "PART_BYTES", histories_of(source).size // 3)
-    told: list[tuple[int, int]] = []
-    in_parts = verify(
-        spark, source, invariants=TRUNCATION, max_witnesses=3, progress=lambda done, in_all: told.append((done, in_all))
-    )
+    monkeypatch.setattr(judging, "PART_BYTES", 1)
+    monkeypatch.setattr(inputs, "PARTITION_BYTES", -(-histories_of(source).size // 5))
+    in_parts = verify(spark, source, invariants=TRUNCATION, max_witnesses=3, progress=tell)
     assert replace(in_parts, seconds=0) == replace(whole, seconds=0)
-    assert len(judged) > 1 + 1
-    assert told == [(done, len(judged) - 1) for done in range(len(judged) - 1)]
+    assert asked == ["NoLacTruncation"] * 2, "once for each verdict, not for each part"
+    assert told == [(0, 2), (1, 2)]
+    nothing, after_one = kept
+    assert not nothing
+    assert set(after_one.values()) == {3}, "findings of the first part's partitions"
+    assert len(after_one) == 2, "findings and files, and nothing that they were made of"
+    assert kept_partitions(spark) == before
 
 
-def test_what_is_kept_of_a_part_is_given_up(spark: SparkSession, folder: Path) -> None:
-    """At once, and not when somebody's garbage collector comes across it."""
-    with judged_histories(spark, histories_of(folder / "a.bkh"), TRUNCATION) as (table, findings):
-        assert table.count() > findings.count() > 0
-    for relation in (table, findings):
-        with pytest.raises((Py4JJavaError, PySparkException), match="CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"):
-            relation.count()
+def test_parts_are_large_and_leave_no_core_without_work(
+    spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    histories = histories_of(folder)
+    monkeypatch.setattr(inputs, "PARTITION_BYTES", -(-histories.size // 10))
+    assert histories.partitions(spark) == 10
+    for part_bytes, parts in ((histories.size, 1), (histories.size - 1, 2), (histories.size // 4 + 1, 4), (1, 5)):
+        monkeypatch.setattr(judging, "PART_BYTES", part_bytes)
+        assert judging.parts_of(spark, histories) == parts, part_bytes
+    monkeypatch.setattr(inputs, "PARTITION_BYTES", histories.size)
+    assert judging.parts_of(spark, histories) == 1, "of as many partitions as there are cores"
 
 
 @pytest.mark.deep
 def test_a_comparison_in_parts_is_that_of_all(
-    spark: SparkSession, folder: Path, judged: list[Histories], monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, folder: Path, asked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of witnesses that disagree: one does not know of durable entries any more."""
     blind = replace(TRUNCATION[0], observe=lambda facts: TRUNCATION[0].observe(facts).filter("history != 'e.bkh'"))
     whole = compare(spark, folder, invariants=[blind], max_shown=1)
-    monkeypatch.setattr(inputs, "PART_BYTES", histories_of(folder).size // 2)
+    monkeypatch.setattr(judging, "PART_BYTES", 1)
+    monkeypatch.setattr(inputs, "PARTITION_BYTES", -(-histories_of(folder).size // 4))
     parts = compare(spark, folder, invariants=[blind], max_shown=1)
-    assert len(judged) == 1 + 2
+    assert asked == [blind.name] * 2
     assert replace(parts, seconds=0) == replace(whole, seconds=0)
     assert (whole.histories, whole.rejected_files, whole.accusations, whole.agreed) == (6, 1, 5, 4)
     assert [(one.history, one.ledger) for one in whole.disagreements] == [("e.bkh", 1)]
 
 
-# Without Spark -------------------------------------------------------------------------------------------------------
+# What is kept --------------------------------------------------------------------------------------------------------
 
 
-def parts_of(folder: Path, sizes: list[int], monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The sizes of the parts of a folder with files of these sizes, for parts of 100 bytes."""
-    for number, size in enumerate(sizes):
-        (folder / f"{number:02d}.bkh").write_bytes(bytes(size))
-    monkeypatch.setattr(inputs, "PART_BYTES", 100)
-    return [part.size for part in histories_of(folder).parts()]
+def test_what_is_kept_is_computed_once_and_again_when_it_is_lost(spark: SparkSession) -> None:
+    """Partition by partition: one that nobody asked for is not computed, and one that is gone is."""
+    computed = spark.sparkContext.accumulator(0)
 
+    def count(numbers: Iterable[int]) -> Iterable[tuple[int]]:
+        computed.add(1)
+        return ((number,) for number in numbers)
 
-@pytest.mark.parametrize(
-    ("sizes", "parts"),
-    [
-        ([10] * 10, [100]),
-        ([0, 0], [0]),
-        ([10] * 11, [60, 50]),
-        ([10] * 30, [100, 100, 100]),
-        ([40] * 6, [80, 80, 80]),
-        ([300, 10, 10], [300, 20]),
-        ([10, 10, 300, 10], [20, 300, 10]),
-    ],
-)
-def test_parts_are_about_equal_and_not_large(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sizes: list[int], parts: list[int]
-) -> None:
-    assert parts_of(tmp_path, sizes, monkeypatch) == parts
+    rows = spark.sparkContext.range(40, numSlices=4).mapPartitions(count)
+    kept = Kept(spark)
+    relation = kept.keep(spark.createDataFrame(rows, "number bigint"))
+    for _ in range(2):
+        assert spark.sparkContext.runJob(relation.rdd, lambda rows: [len(list(rows))], [1]) == [10]
+    assert computed.value == 1
+    for _ in range(2):
+        assert relation.count() == 40
+    assert computed.value == 4
+    kept.forget()
+    for _ in range(2):
+        assert relation.count() == 40
+    assert computed.value == 8
+    kept.give_up()
+    for _ in range(2):
+        assert relation.count() == 40
+    assert computed.value == 16

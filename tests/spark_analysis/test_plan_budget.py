@@ -21,7 +21,7 @@ from pyspark.sql import functions as sf
 from spark_analysis.invariants import INVARIANTS
 from spark_analysis.invariants.base import judge
 from spark_analysis.invariants.facts import Facts
-from spark_analysis.jobs import judging
+from spark_analysis.jobs import keeping
 from spark_analysis.jobs.planning import planned_for_kept_partitions
 from spark_analysis.schema import EVENT_SCHEMA
 from spark_analysis.session import open_session
@@ -74,13 +74,13 @@ def plans(spark: SparkSession) -> dict[str, Counter[str]]:
     made: dict[int, Counter[str]] = {}
 
     def keep(relation: DataFrame) -> DataFrame:
-        kept = judging.keep(relation)
+        kept = keeping.keep(relation)
         made[id(kept)] = nodes(relation)
         return kept
 
     with planned_for_kept_partitions(spark, input_bytes=1 << 40):
         rows = spark.createDataFrame([], EVENT_SCHEMA).repartition(2, "history")
-        facts = Facts(judging.keep(rows), keep)
+        facts = Facts(keeping.keep(rows), keep)
         asked = {invariant.name: nodes(judge(facts, [invariant])) for invariant in INVARIANTS}
         names = [name for name in dir(Facts) if name in vars(facts) and name != "events"]
         return asked | {name: made[id(getattr(facts, name))] for name in names}
@@ -102,7 +102,7 @@ def test_what_plans_must_not_have_is_seen(spark: SparkSession) -> None:
     """In questions that are asked badly: one moves rows, one is quadratic, one leaves the JVM."""
     with planned_for_kept_partitions(spark, input_bytes=1 << 40):
         rows = spark.createDataFrame([], EVENT_SCHEMA).repartition(2, "history")
-        kept = judging.keep(rows)
+        kept = keeping.keep(rows)
         moved = kept.groupBy("actor").count()
         quadratic = kept.select("actor").crossJoin(kept.select("bookie"))
         python = kept.select(sf.udf(lambda name: name, "string", useArrow=False)("actor"))
