@@ -38,6 +38,6 @@ With --json: {"histories", "events", "base", "long_us", "effects", "appends", "m
 
 def analyse_histories(folder: Input, *, master: Master = None, conf: Conf = None, as_json: Json = False) -> None:
     """Analyse the histories in ``folder``, and print what was found."""
-    with in_spark(master, conf, size_of(folder), "nothing was found out", "analysing") as session:
+    with in_spark(master, conf, size_of(folder), "nothing was found out", "analysing", [folder]) as session:
         found = analyse(session, folder)
     conclude(found, effects_table(found), appends_table(found), never_met_text(found), is_fine=True, as_json=as_json)

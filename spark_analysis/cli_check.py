@@ -49,7 +49,7 @@ def check_histories(
     as_json: Json = False,
 ) -> None:
     """Check the histories in ``folder``, and print the verdict."""
-    with in_spark(master, conf, size_of(folder), "nothing was judged", "checking") as session:
+    with in_spark(master, conf, size_of(folder), "nothing was judged", "checking", [folder]) as session:
         verdict = check(session, folder, max_witnesses=max_witnesses)
     shown = [broken_list(verdict)] if verdict.violations else []
     conclude(verdict, check_table(verdict), *shown, is_fine=verdict.is_clean, as_json=as_json)
@@ -83,7 +83,7 @@ def compare_witnesses(
     as_json: Json = False,
 ) -> None:
     """Compare the witnesses on the histories in ``folder``, and print what came of it."""
-    with in_spark(master, conf, size_of(folder), "nothing was judged", "comparing") as session:
+    with in_spark(master, conf, size_of(folder), "nothing was judged", "comparing", [folder]) as session:
         found = compare(session, folder, max_shown=max_shown)
     if as_json:
         print_json(found.as_json())

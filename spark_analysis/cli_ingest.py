@@ -55,7 +55,7 @@ def ingest_histories(
 ) -> None:
     """Take the histories in ``folder`` into a data set, and print what came of it."""
     size = sum(file.size for file in usable_files(folder))
-    with in_spark(master, conf, size, "nothing was taken", "ingesting") as session:
+    with in_spark(master, conf, size, "nothing was taken", "ingesting", [folder, to]) as session:
         found = ingest(session, folder, to, buckets=buckets)
     if as_json:
         print_json(found.as_json())

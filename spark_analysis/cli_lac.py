@@ -48,7 +48,7 @@ def follow_lacs(
     as_json: Json = False,
 ) -> None:
     """Analyze the histories in ``folder``, and print what came of it."""
-    with in_spark(master, conf, size_of(folder), "nothing was found out", "following LACs") as session:
+    with in_spark(master, conf, size_of(folder), "nothing was found out", "following LACs", [folder]) as session:
         verdict = analyze_lacs(session, folder, max_ledgers=max_ledgers)
     truncated = [] if verdict.is_clean else [truncated_list(verdict)]
     conclude(verdict, lac_table(verdict), lag_table(verdict), *truncated, is_fine=verdict.is_clean, as_json=as_json)

@@ -50,7 +50,7 @@ def replay_histories(
 ) -> None:
     """Replay the histories in ``folder``, and print what came of it."""
     input_bytes = sum(file.size for file in usable_files(folder))
-    with in_spark(master, conf, input_bytes, "nothing was found out", "replaying") as session:
+    with in_spark(master, conf, input_bytes, "nothing was found out", "replaying", [folder]) as session:
         verdict = replay(session, folder, max_differing=max_differing)
     shown = [differing_list(verdict)] if verdict.differing else []
     conclude(verdict, replay_table(verdict), *shown, is_fine=verdict.is_same and verdict.is_clean, as_json=as_json)

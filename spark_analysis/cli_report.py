@@ -53,7 +53,7 @@ def write_report(
     size = size_of(folder)
     if not to.parent.is_dir():
         fail(f"{to}: there is no folder {to.parent}")
-    with in_spark(master, conf, size, "there is no report", "reporting") as session:
+    with in_spark(master, conf, size, "there is no report", "reporting", [folder]) as session:
         found = report(session, folder, max_witnesses=max_witnesses)
     try:
         to.write_text(report_html(found), encoding="utf-8")

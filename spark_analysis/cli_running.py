@@ -19,6 +19,7 @@ from scenarios.history import History, HistoryError
 from simbookie.java import JavaNotFoundError
 from spark_analysis.dataset.layout import DataSetError, is_dataset
 from spark_analysis.defaults import EXIT_FAILED, EXIT_UNUSABLE, EXIT_VIOLATED, LOCAL_MASTER
+from spark_analysis.executors import NotSeenError, check_seen
 from spark_analysis.jobs.files import REJECTED_MAX, NoHistoriesError, Rejected, histories_in
 from spark_analysis.jobs.inputs import histories_of
 from spark_analysis.report import rejected_table
@@ -99,19 +100,26 @@ def size_of(folder: Path) -> int:
 
 @contextmanager
 def in_spark(
-    master: str | None, conf: Sequence[str] | None, input_bytes: int, failed: str, doing: str = ""
+    master: str | None,
+    conf: Sequence[str] | None,
+    input_bytes: int,
+    failed: str,
+    doing: str = "",
+    paths: Sequence[Path] = (),
 ) -> Iterator[SparkSession]:
-    """A session for work on about ``input_bytes``, with the settings ``conf``.
+    """A session for work on about ``input_bytes`` at ``paths``, with the settings ``conf``.
 
-    Without Java, or if Spark fails, the program ends; ``failed`` says what that means. On a terminal it says ``doing`` while the
-    block runs.
+    Without Java, if executors do not see the paths, or if Spark fails, the program ends; ``failed`` says what that means. On a
+    terminal it says ``doing`` while the block runs.
     """
     settings = _settings_of(conf or ())
     status = Console(stderr=True).status(f"{doing} ...") if doing and sys.stderr.isatty() else nullcontext()
     try:
         with status:
-            yield open_session(master, input_bytes=input_bytes, settings=settings)
-    except (NoHistoriesError, DataSetError, JavaNotFoundError) as error:
+            session = open_session(master, input_bytes=input_bytes, settings=settings)
+            check_seen(session, paths)
+            yield session
+    except (NoHistoriesError, NotSeenError, DataSetError, JavaNotFoundError) as error:
         fail(str(error))
     except (PySparkException, Py4JError) as error:
         reason = str(error).strip().splitlines() or [type(error).__name__]

@@ -63,7 +63,7 @@ def stream_histories(
             typer.echo(broken_text(broken).plain, err=as_json)
 
     try:
-        with in_spark(master, conf, 0, "nothing was judged", "judging what comes") as session:
+        with in_spark(master, conf, 0, "nothing was judged", "judging what comes", [folder, to]) as session:
             verdict = stream(session, folder, to, every_s=every, idle_s=idle, max_witnesses=max_witnesses, tell=tell)
     except OtherStreamError as error:
         fail(str(error))

@@ -82,7 +82,7 @@ def sweep_seeds(
         fail(f"no scenario shows a defect called {mutant}; there are: {', '.join(RUN_MUTANTS)}")
     plan = SweepPlan(names, seeds, first_seed, mutant, transport, keep_every)
     try:
-        with in_spark(master, conf, 0, "the sweep has not ended") as session, _progress(folder, plan):
+        with in_spark(master, conf, 0, "the sweep has not ended", paths=[folder]) as session, _progress(folder, plan):
             verdict = sweep(session, plan, folder, max_shown=max_shown)
     except OtherSweepError as error:
         fail(str(error))

@@ -70,7 +70,10 @@ def verify_histories(
     except ValueError as error:
         fail(str(error))
     size = size_of(folder)
-    with parts_shown("verifying") as tell, in_spark(master, conf, size, "nothing was judged") as session:
+    with (
+        parts_shown("verifying") as tell,
+        in_spark(master, conf, size, "nothing was judged", paths=[folder]) as session,
+    ):
         verdict = verify(session, folder, invariants=chosen, max_witnesses=max_witnesses, progress=tell)
     shown = [witness_list(verdict)] if verdict.violations else []
     conclude(verdict, verdict_table(verdict), *shown, is_fine=verdict.is_clean, as_json=as_json)

@@ -24,6 +24,7 @@ from pyspark.sql import SparkSession
 
 from simbookie.java import JavaRuntime, find_java
 from spark_analysis.defaults import LOCAL_MASTER
+from spark_analysis.executors import ship_project
 from spark_analysis.remembered import remember_names
 
 __all__ = ["FIRST_JARS", "QUICK_BYTES", "first_jars", "open_session"]
@@ -109,6 +110,7 @@ def open_session(
     python = os.environ.get("PYSPARK_PYTHON", sys.executable)
     with _environment(JAVA_HOME=str(_java_home(runtime, scratch)), PYSPARK_PYTHON=python):
         session = builder.getOrCreate()
+    ship_project(session)
     remember_names(session)
     return session
 

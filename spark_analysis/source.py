@@ -8,7 +8,8 @@ A sweep records thousands of small files; :func:`plan_partitions` packs them int
 (:func:`spark_analysis.schema.columns_of`) only these are decoded, with the option ``kinds`` (names joined by commas) only these
 kinds of events.
 
-Files are opened by the executors, so on a cluster the folder has to be visible to all of them, and this package installed.
+Files are opened by the executors, so on a cluster the folder has to be visible to all of them, and this package has to be there:
+:func:`spark_analysis.session.open_session` sends it to them.
 """
 
 from __future__ import annotations
@@ -74,11 +75,11 @@ class FilePartition(InputPartition):
 
 
 def find_histories(folder: Path | str) -> list[HistoryFile]:
-    """Every ``*.bkh`` file below ``folder``, ordered by name; ``folder`` may also be one such file.
+    """Every ``*.bkh`` file below ``folder``, ordered by name, by its absolute path; ``folder`` may also be one such file.
 
     Raises ``FileNotFoundError`` if there is nothing of that name.
     """
-    root = Path(folder)
+    root = Path(folder).absolute()
     if root.is_file():
         return [HistoryFile(str(root), root.name, *_size_and_time(root))]
     if not root.is_dir():

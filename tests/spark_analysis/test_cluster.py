@@ -9,8 +9,10 @@ import socket
 import subprocess
 import sys
 import time
+import venv
 from collections.abc import Iterator
 from contextlib import ExitStack
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -94,10 +96,14 @@ def cluster(tmp_path: Path, java: JavaRuntime) -> Iterator[StandaloneCluster]:
         yield started
 
 
-def bk_verify(*arguments: object) -> tuple[int, Any]:
+def bk_verify(*arguments: object, **environment: str) -> tuple[int, Any]:
     """Exit status and the JSON that was printed."""
     ended = subprocess.run(
-        [sys.executable, cli.__file__, *map(str, arguments), "--json"], capture_output=True, text=True, check=False
+        [sys.executable, cli.__file__, *map(str, arguments), "--json"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **environment},
     )
     assert ended.stdout, ended.stderr
     return ended.returncode, json.loads(ended.stdout)
@@ -129,6 +135,42 @@ def test_a_sweep_survives_a_worker_that_is_lost(cluster: StandaloneCluster, tmp_
         output, _ = sweeping.communicate(timeout=600)
     assert sweeping.returncode == 0
     assert json.loads(output)["runs"] == 400
+
+
+def bare_interpreter(folder: Path) -> Path:
+    """A Python that has what executors need, and not this project."""
+    venv.create(folder, symlinks=True)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    for name in ("msgpack", "pyarrow", "pyspark", "py4j"):
+        spec = find_spec(name)
+        assert spec is not None
+        (packages / name).symlink_to(*spec.submodule_search_locations or ())
+    return folder / "bin" / "python"
+
+
+def test_executors_need_not_have_the_project(cluster: StandaloneCluster, tmp_path: Path) -> None:
+    histories, python = tmp_path / "histories", bare_interpreter(tmp_path / "bare")
+    record_runs(histories)
+    lacks = [str(python), "-c", "import pyarrow, pyspark, msgpack, spark_analysis"]
+    ended = subprocess.run(lacks, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert "No module named 'spark_analysis'" in ended.stderr
+    here = bk_verify("check", histories)
+    there = bk_verify("check", histories, "--master", cluster.master, PYSPARK_PYTHON=str(python))
+    assert here[0] == there[0] == 1
+    assert without_time(here[1]) == without_time(there[1])
+
+
+def test_a_folder_that_executors_do_not_see_is_named(cluster: StandaloneCluster, tmp_path: Path) -> None:
+    """It is where the driver works, by a name that is another folder for every process."""
+    record_runs(tmp_path / "histories")
+    folder = Path("/proc/self/cwd/histories")
+    command = [sys.executable, cli.__file__, "check", str(folder), "--master", cluster.master]
+    ended = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr == (
+        f"bk-verify: {folder}: executors of {cluster.master} do not see it; put it where all of them and this program do, "
+        "under the same path\n"
+    )
 
 
 _LOSING = """
