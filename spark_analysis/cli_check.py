@@ -11,7 +11,7 @@ from spark_analysis.cli_running import Conf, Input, Json, Master, conclude, in_s
 from spark_analysis.defaults import EXIT_DISAGREE, EXIT_UNUSABLE, EXIT_VIOLATED, MAX_WITNESSES_DEFAULT
 from spark_analysis.jobs.check import check
 from spark_analysis.jobs.compare import compare
-from spark_analysis.report import broken_list, check_table, disagreement_list
+from spark_analysis.report import broken_list, check_table, copies_shown, disagreement_list
 
 __all__ = ["add_to"]
 
@@ -34,7 +34,8 @@ Examples:
 \b
 Exit codes: 0 every invariant holds; 1 one is violated; 2 unusable input (no folder, no history, a damaged or foreign file; the
 others are judged nevertheless); 3 nothing was judged, because Spark or this program failed.
-With --json: {"histories", "events", "invariants", "violations", "rejected", "rejected_files", "seconds"}.
+With --json: {"histories", "events", "invariants", "violations", "rejected", "rejected_files", "seconds",
+"copies", "copied_files"}.
 """
 
 
@@ -52,7 +53,8 @@ def check_histories(
     with in_spark(master, conf, size_of(folder), "nothing was judged", "checking", [folder]) as session:
         verdict = check(session, folder, max_witnesses=max_witnesses)
     shown = [broken_list(verdict)] if verdict.violations else []
-    conclude(verdict, check_table(verdict), *shown, is_fine=verdict.is_clean, as_json=as_json)
+    copied = copies_shown(verdict.copies, verdict.copied_files)
+    conclude(verdict, check_table(verdict), *shown, *copied, is_fine=verdict.is_clean, as_json=as_json)
 
 
 _COMPARE_HELP: Final = """Judge every history by both witnesses, and show where they disagree.

@@ -9,7 +9,7 @@ import typer
 from spark_analysis.cli_running import Conf, Folder, Json, Master, conclude, in_spark, usable_files
 from spark_analysis.defaults import MAX_WITNESSES_DEFAULT
 from spark_analysis.jobs.replay import replay
-from spark_analysis.report import differing_list, replay_table
+from spark_analysis.report import copies_shown, differing_list, replay_table
 
 __all__ = ["add_to"]
 
@@ -34,7 +34,8 @@ Examples:
 Exit codes: 0 every run came out as it was recorded, and breaks no invariant; 1 one differs, or breaks an invariant (again);
 2 unusable input (no folder, no history, a damaged or foreign file; the others are replayed nevertheless); 3 nothing was found
 out, because Spark or this program failed.
-With --json: {"histories", "events", "scenarios", "differing", "rejected", "rejected_files", "same", "seconds"}.
+With --json: {"histories", "events", "scenarios", "differing", "rejected", "rejected_files", "same", "seconds",
+"copies", "copied_files"}.
 """
 
 
@@ -53,4 +54,6 @@ def replay_histories(
     with in_spark(master, conf, input_bytes, "nothing was found out", "replaying", [folder]) as session:
         verdict = replay(session, folder, max_differing=max_differing)
     shown = [differing_list(verdict)] if verdict.differing else []
-    conclude(verdict, replay_table(verdict), *shown, is_fine=verdict.is_same and verdict.is_clean, as_json=as_json)
+    is_fine = verdict.is_same and verdict.is_clean
+    copied = copies_shown(verdict.copies, verdict.copied_files)
+    conclude(verdict, replay_table(verdict), *shown, *copied, is_fine=is_fine, as_json=as_json)

@@ -10,7 +10,7 @@ import typer
 from spark_analysis.cli_running import Conf, Input, Json, Master, conclude, fail, in_spark, size_of
 from spark_analysis.defaults import MAX_WITNESSES_DEFAULT
 from spark_analysis.jobs.report import report
-from spark_analysis.report import verdict_table
+from spark_analysis.report import copies_shown, verdict_table
 from spark_analysis.report_page.page import report_html
 
 __all__ = ["add_to"]
@@ -61,4 +61,5 @@ def write_report(
         fail(f"{to}: cannot be written ({error.strerror})")
     if not as_json:
         typer.echo(f"{to}: written")
-    conclude(found, verdict_table(found.verdict), is_fine=found.is_clean, as_json=as_json)
+    copied = copies_shown(found.verdict.copies, found.verdict.copied_files)
+    conclude(found, verdict_table(found.verdict), *copied, is_fine=found.is_clean, as_json=as_json)

@@ -22,7 +22,7 @@ from spark_analysis.cli_running import (
 from spark_analysis.defaults import MAX_WITNESSES_DEFAULT
 from spark_analysis.invariants import INVARIANTS, select
 from spark_analysis.jobs.verify import verify
-from spark_analysis.report import verdict_table, witness_list
+from spark_analysis.report import copies_shown, verdict_table, witness_list
 
 __all__ = ["add_to"]
 
@@ -44,7 +44,8 @@ Examples:
 \b
 Exit codes: 0 every invariant holds; 1 one is violated; 2 unusable input (no folder, no history, a damaged or foreign file; the
 others are judged nevertheless); 3 nothing was judged, because Spark or this program failed.
-With --json: {"histories", "ledgers", "events", "rejected", "rejected_files", "invariants", "violations", "seconds"}.
+With --json: {"histories", "ledgers", "events", "rejected", "rejected_files", "invariants", "violations", "seconds",
+"copies", "copied_files"}.
 """
 
 
@@ -76,7 +77,8 @@ def verify_histories(
     ):
         verdict = verify(session, folder, invariants=chosen, max_witnesses=max_witnesses, progress=tell)
     shown = [witness_list(verdict)] if verdict.violations else []
-    conclude(verdict, verdict_table(verdict), *shown, is_fine=verdict.is_clean, as_json=as_json)
+    copied = copies_shown(verdict.copies, verdict.copied_files)
+    conclude(verdict, verdict_table(verdict), *shown, *copied, is_fine=verdict.is_clean, as_json=as_json)
 
 
 _LIST_HELP: Final = """List the invariants with the clauses that they judge and their statements.

@@ -10,9 +10,9 @@ from rich.text import Text
 
 from scenarios.determinism import HAS_ENDED
 from scenarios.model import TransportKind
-from spark_analysis.jobs.check import Broken, CheckVerdict
+from spark_analysis.jobs.check import Broken, Checked
 from spark_analysis.jobs.compare import Comparison
-from spark_analysis.jobs.files import Rejected
+from spark_analysis.jobs.files import Copy, Rejected
 from spark_analysis.jobs.ingest import Ingested
 from spark_analysis.jobs.lac import LacVerdict, Lag
 from spark_analysis.jobs.replay import ReplayVerdict
@@ -24,6 +24,7 @@ __all__ = [
     "broken_list",
     "broken_text",
     "check_table",
+    "copies_shown",
     "differing_list",
     "disagreement_list",
     "failing_list",
@@ -205,7 +206,7 @@ def differing_list(verdict: ReplayVerdict) -> Group:
     return Group(*blocks)
 
 
-def check_table(verdict: CheckVerdict) -> Table:
+def check_table(verdict: Checked) -> Table:
     """How each invariant fared, in histories."""
     table = Table(title=f"{verdict.histories:,} histories, {verdict.events:,} events", title_justify="left")
     table.add_column("invariant", no_wrap=True)
@@ -217,7 +218,7 @@ def check_table(verdict: CheckVerdict) -> Table:
     return table
 
 
-def broken_list(verdict: CheckVerdict) -> Group:
+def broken_list(verdict: Checked) -> Group:
     """The broken clauses, each with its ledger and what is wrong."""
     return Group(*(broken_text(broken) for broken in verdict.violations))
 
@@ -294,6 +295,16 @@ def failing_list(verdict: SweepVerdict) -> Group:
             for scenario, seed, told in (*verdict.failing, *verdict.problems)
         )
     )
+
+
+def copies_shown(copies: Sequence[Copy], in_all: int) -> list[Table]:
+    """The files that were not judged because another has the same bytes, in a table; none if there are none."""
+    if not in_all:
+        return []
+    table = Table("file", "is a copy of", title=f"{in_all:,} files are copies, and not counted", title_justify="left")
+    for copy in copies:
+        table.add_row(Text(copy.file), Text(copy.original))
+    return [table]
 
 
 def rejected_table(files: Sequence[Rejected], in_all: int) -> Table:

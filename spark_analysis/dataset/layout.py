@@ -29,6 +29,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 __all__ = [
+    "COPY_OF",
     "DATASET_VERSION",
     "DESCRIPTION",
     "SET_ASIDE_SCHEMA",
@@ -48,6 +49,10 @@ DATASET_VERSION: Final = 1
 _INGEST: Final = "ingest-"
 _UNFINISHED: Final = "_unfinished-"
 _BUCKETS_MAX: Final = 100_000
+
+
+#: How the problem of a duplicate begins; after it comes the name of the history with the same bytes.
+COPY_OF: Final = "is a copy of "
 
 
 class Reason:

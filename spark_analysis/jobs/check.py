@@ -22,12 +22,13 @@ from scenarios.clauses import STATEMENTS
 from scenarios.history import Event
 from spark_analysis.commands import replay_command
 from spark_analysis.defaults import MAX_WITNESSES_DEFAULT
-from spark_analysis.jobs.files import REJECTED_MAX, Rejected, counted_files, problem_of, rejected_in
+from spark_analysis.jobs.files import REJECTED_MAX, Copy, Rejected, counted_files, problem_of, rejected_in
 from spark_analysis.jobs.inputs import Histories, histories_of
 
 __all__ = [
     "Broken",
     "CheckVerdict",
+    "Checked",
     "CheckedInvariant",
     "check",
     "check_history",
@@ -69,8 +70,8 @@ class Broken:
 
 
 @dataclass(frozen=True, slots=True)
-class CheckVerdict:
-    """What a check came to.
+class Checked:
+    """What the online checker found in histories.
 
     ``violations`` are at most ``max_witnesses`` per invariant, and at most
     :data:`~spark_analysis.jobs.files.REJECTED_MAX` files are named in ``rejected``; counts are complete.
@@ -92,6 +93,18 @@ class CheckVerdict:
     def as_json(self) -> dict[str, Any]:
         """The shape that ``bk-verify`` prints with ``--json``."""
         return asdict(self) | {"seconds": round(self.seconds, 3)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckVerdict(Checked):
+    """What a check came to.
+
+    At most :data:`~spark_analysis.jobs.files.REJECTED_MAX` of the ``copied_files`` are named in ``copies``, and none is counted
+    elsewhere.
+    """
+
+    copies: tuple[Copy, ...]
+    copied_files: int
 
 
 def check(spark: SparkSession, folder: Path | str, *, max_witnesses: int = MAX_WITNESSES_DEFAULT) -> CheckVerdict:
@@ -119,6 +132,8 @@ def check(spark: SparkSession, folder: Path | str, *, max_witnesses: int = MAX_W
         rejected=(*rejected, *known)[:REJECTED_MAX],
         rejected_files=counted["rejected"] + known_files,
         seconds=time.perf_counter() - started,
+        copies=tuple(histories.copies()[:REJECTED_MAX]),
+        copied_files=len(histories.copies()),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,11 +11,14 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as sf
 
-from scenarios.history import HistoryError
+from scenarios.history import History, HistoryError
+from spark_analysis.decode import WHOLE_FILE_BYTES
+from spark_analysis.packed import bytes_up_to, decode_whole
 from spark_analysis.source import SUFFIX, HistoryFile, find_histories, plan_partitions
 
 __all__ = [
     "REJECTED_MAX",
+    "Copy",
     "NoHistoriesError",
     "Rejected",
     "counted_files",
@@ -22,9 +26,10 @@ __all__ = [
     "problem_of",
     "rejected_in",
     "rows_of_files",
+    "without_copies",
 ]
 
-#: Rejected files that are named; more are only counted.
+#: Rejected files, and copies, that are named; more are only counted.
 REJECTED_MAX: Final = 1000
 
 #: More than one for each core, because what a history costs depends on what happened in it, and its size does not tell.
@@ -43,6 +48,14 @@ class Rejected:
     problem: str
 
 
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A file with the bytes of another, which is judged for both."""
+
+    file: str
+    original: str
+
+
 def histories_in(folder: Path | str) -> list[HistoryFile]:
     """Every history below ``folder``, or ``folder`` itself if it is one; :class:`NoHistoriesError` if there is none."""
     try:
@@ -52,6 +65,54 @@ def histories_in(folder: Path | str) -> list[HistoryFile]:
     if not files:
         raise NoHistoriesError(f"{folder}: holds no history (*{SUFFIX})")
     return files
+
+
+def without_copies(files: Sequence[HistoryFile]) -> tuple[list[HistoryFile], list[Copy]]:
+    """``files`` without those that have the bytes of one before, and these.
+
+    Only files of one size are read. One that is no usable history is no copy: all of its bytes are to be named.
+    """
+    by_size: dict[int, list[HistoryFile]] = {}
+    for file in files:
+        by_size.setdefault(file.size, []).append(file)
+    copies: dict[str, str] = {}
+    for size, alike in by_size.items():
+        if size and len(alike) > 1:
+            copies |= _copies_among(alike)
+    return [file for file in files if file.name not in copies], [Copy(*names) for names in sorted(copies.items())]
+
+
+def _copies_among(files: Sequence[HistoryFile]) -> dict[str, str]:
+    """Those of ``files`` that have the bytes of one before, by name, with the name of that."""
+    first_of: dict[bytes, str] = {}
+    copies: dict[str, str] = {}
+    for file in files:
+        try:
+            with Path(file.path).open("rb") as stream:
+                content = hashlib.file_digest(stream, "sha256").digest()
+        except OSError:
+            continue
+        original = first_of.setdefault(content, file.name)
+        if original != file.name:
+            copies[file.name] = original
+    usable = {
+        original: _is_usable(next(file for file in files if file.name == original)) for original in copies.values()
+    }
+    return {name: original for name, original in copies.items() if usable[original]}
+
+
+def _is_usable(file: HistoryFile) -> bool:
+    """Whether a file is a whole history, all of which has to be read for that."""
+    path = Path(file.path)
+    try:
+        data = bytes_up_to(path, WHOLE_FILE_BYTES)
+        if data is not None:
+            return decode_whole(data) is not None
+        for _ in History(path).rows():
+            pass
+    except (HistoryError, OSError):
+        return False
+    return True
 
 
 def problem_of(error: Exception) -> str:

@@ -22,6 +22,7 @@ from pyspark.sql import SparkSession
 
 from spark_analysis.dataset.buckets import bucket_of
 from spark_analysis.dataset.layout import (
+    COPY_OF,
     DESCRIPTION,
     SET_ASIDE_SCHEMA,
     TAKEN_SCHEMA,
@@ -177,7 +178,7 @@ def _take(
     outcomes = _write(spark, dataset, unfinished, wanted)
     problems |= {name: (_reason(one.problem), one.problem) for name, one in outcomes.items() if one.problem is not None}
     for name, original in copies.items():
-        problems[name] = problems.get(original, (Reason.DUPLICATE, f"is a copy of {original}"))
+        problems[name] = problems.get(original, (Reason.DUPLICATE, f"{COPY_OF}{original}"))
     taken = {name: one for name, one in outcomes.items() if one.problem is None}
     if taken or problems:
         _record(unfinished, surveyed, taken, problems)

@@ -16,9 +16,17 @@ from pyspark.sql import DataFrame, SparkSession
 
 from scenarios.history import Event, History
 from spark_analysis.collector import collector_paused
-from spark_analysis.dataset.layout import DataSet, Reason, is_dataset, open_dataset
+from spark_analysis.dataset.layout import COPY_OF, DataSet, Reason, is_dataset, open_dataset
 from spark_analysis.dataset.reading import StoredHistory, bucketed_table, stored_histories
-from spark_analysis.jobs.files import REJECTED_MAX, NoHistoriesError, Rejected, histories_in, rows_of_files
+from spark_analysis.jobs.files import (
+    REJECTED_MAX,
+    Copy,
+    NoHistoriesError,
+    Rejected,
+    histories_in,
+    rows_of_files,
+    without_copies,
+)
 from spark_analysis.packed import HeaderOf, bytes_up_to, decode_events
 from spark_analysis.schema import columns_of
 from spark_analysis.source import HistoryFile, list_files, read_histories
@@ -69,6 +77,10 @@ class Histories(Protocol):
         """Files that are known not to be usable and are in neither of the above: the first ones by name, and how many."""
         ...
 
+    def copies(self) -> Sequence[Copy]:
+        """Files that are in neither of the above because others have the same bytes, by name."""
+        ...
+
 
 def histories_of(folder: Path | str) -> Histories:
     """The histories below ``folder``, which may be a data set or one file.
@@ -77,7 +89,7 @@ def histories_of(folder: Path | str) -> Histories:
     another version.
     """
     if not is_dataset(folder):
-        return _FileHistories(folder, histories_in(folder))
+        return _FileHistories(folder, *without_copies(histories_in(folder)))
     dataset = open_dataset(folder)
     if not dataset.taken(["history"]).num_rows:
         raise NoHistoriesError(f"{folder}: is a data set without a history")
@@ -87,9 +99,10 @@ def histories_of(folder: Path | str) -> Histories:
 class _FileHistories:
     """The files below a folder."""
 
-    def __init__(self, folder: Path | str, files: Sequence[HistoryFile]) -> None:
+    def __init__(self, folder: Path | str, files: Sequence[HistoryFile], copies: Sequence[Copy]) -> None:
         self._folder = folder
         self._files = files
+        self._copies = copies
 
     @property
     def size(self) -> int:
@@ -114,6 +127,9 @@ class _FileHistories:
 
     def set_aside(self) -> tuple[tuple[Rejected, ...], int]:
         return (), 0
+
+    def copies(self) -> Sequence[Copy]:
+        return self._copies
 
 
 class _StoredHistories:
@@ -145,6 +161,10 @@ class _StoredHistories:
     def set_aside(self) -> tuple[tuple[Rejected, ...], int]:
         rows = [row for row in self._dataset.set_aside().to_pylist() if row["reason"] != Reason.DUPLICATE]
         return tuple(Rejected(row["history"], row["problem"]) for row in rows[:REJECTED_MAX]), len(rows)
+
+    def copies(self) -> Sequence[Copy]:
+        rows = [row for row in self._dataset.set_aside().to_pylist() if row["reason"] == Reason.DUPLICATE]
+        return [Copy(row["history"], row["problem"].removeprefix(COPY_OF)) for row in rows]
 
 
 def _size_of(files: Sequence[tuple[str, int]]) -> int:

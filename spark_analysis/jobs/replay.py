@@ -22,7 +22,16 @@ from scenarios.determinism import Difference, event_line
 from scenarios.model import Violation
 from scenarios.replaying import Replay, replay_history
 from spark_analysis.defaults import MAX_WITNESSES_DEFAULT
-from spark_analysis.jobs.files import Rejected, histories_in, problem_of, rejected_in, rows_of_files
+from spark_analysis.jobs.files import (
+    REJECTED_MAX,
+    Copy,
+    Rejected,
+    histories_in,
+    problem_of,
+    rejected_in,
+    rows_of_files,
+    without_copies,
+)
 from spark_analysis.source import HistoryFile
 
 __all__ = ["Differing", "Outcome", "ReplayVerdict", "ScenarioReplays", "replay"]
@@ -90,7 +99,8 @@ class ReplayVerdict:
     """What the replay of a folder came to.
 
     ``differing`` has at most as many runs as were asked for, and at most
-    :data:`~spark_analysis.jobs.files.REJECTED_MAX` files are named in ``rejected``; counts are complete.
+    :data:`~spark_analysis.jobs.files.REJECTED_MAX` files are named in ``rejected`` and in ``copies``, which
+    are not counted elsewhere; counts are complete.
     """
 
     histories: int
@@ -100,6 +110,8 @@ class ReplayVerdict:
     rejected: tuple[Rejected, ...]
     rejected_files: int
     seconds: float
+    copies: tuple[Copy, ...] = ()
+    copied_files: int = 0
 
     @property
     def is_same(self) -> bool:
@@ -123,7 +135,8 @@ def replay(spark: SparkSession, folder: Path | str, *, max_differing: int = MAX_
     the verdict.
     """
     started = time.perf_counter()
-    rows = _rows(spark, histories_in(folder)).persist(StorageLevel.MEMORY_AND_DISK_DESER)
+    files, copies = without_copies(histories_in(folder))
+    rows = _rows(spark, files).persist(StorageLevel.MEMORY_AND_DISK_DESER)
     try:
         scenarios = _count(rows)
         is_unusable = sf.col("outcome") == Outcome.UNUSABLE
@@ -146,6 +159,8 @@ def replay(spark: SparkSession, folder: Path | str, *, max_differing: int = MAX_
         rejected=rejected,
         rejected_files=counted["rejected"],
         seconds=time.perf_counter() - started,
+        copies=tuple(copies[:REJECTED_MAX]),
+        copied_files=len(copies),
     )
 
 

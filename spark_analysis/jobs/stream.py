@@ -26,7 +26,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from bkclient import __version__
 from spark_analysis.commands import replay_command
 from spark_analysis.defaults import MAX_WITNESSES_DEFAULT
-from spark_analysis.jobs.check import Broken, CheckVerdict, counted_invariants, first_broken
+from spark_analysis.jobs.check import Broken, Checked, counted_invariants, first_broken
 from spark_analysis.jobs.files import rejected_in
 from spark_analysis.streaming.arrivals import write_whole
 from spark_analysis.streaming.growing import HistoryState
@@ -48,7 +48,7 @@ class OtherStreamError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StreamVerdict(CheckVerdict):
+class StreamVerdict(Checked):
     """What a stream came to, with all that earlier starts of it had found.
 
     ``histories`` were judged to their end, ``open`` ones have none yet; ``events`` are those of both. ``duplicates`` of the

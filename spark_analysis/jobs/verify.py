@@ -26,7 +26,7 @@ from spark_analysis.defaults import MAX_WITNESSES_DEFAULT
 from spark_analysis.invariants import INVARIANTS, Invariant
 from spark_analysis.invariants.base import is_broken
 from spark_analysis.invariants.left_open import LeftOpen
-from spark_analysis.jobs.files import REJECTED_MAX, Rejected, rejected_in
+from spark_analysis.jobs.files import REJECTED_MAX, Copy, Rejected, rejected_in
 from spark_analysis.jobs.inputs import histories_of
 from spark_analysis.jobs.judging import Judged, judged_histories
 from spark_analysis.schema import HISTORY_COLUMNS
@@ -83,7 +83,8 @@ class Verdict:
     """What a verification came to.
 
     ``ledgers`` counts those that occur in events which the invariants read. ``violations`` are at most ``max_witnesses`` per
-    invariant, and at most :data:`~spark_analysis.jobs.files.REJECTED_MAX` files are named in ``rejected``; counts are complete.
+    invariant, and at most :data:`~spark_analysis.jobs.files.REJECTED_MAX` files are named in ``rejected`` and in ``copies``,
+    which are not counted elsewhere; counts are complete.
     """
 
     histories: int
@@ -94,6 +95,8 @@ class Verdict:
     invariants: tuple[InvariantVerdict, ...]
     violations: tuple[WitnessedViolation, ...]
     seconds: float
+    copies: tuple[Copy, ...] = ()
+    copied_files: int = 0
 
     @property
     def is_clean(self) -> bool:
@@ -137,6 +140,8 @@ def verify(
         invariants=verdicts,
         violations=tuple(replace(found, replay=replay_command(folder, found.history)) for found in violations),
         seconds=time.perf_counter() - started,
+        copies=tuple(histories.copies()[:REJECTED_MAX]),
+        copied_files=len(histories.copies()),
     )
 
 

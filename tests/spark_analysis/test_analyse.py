@@ -103,7 +103,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for story in (changed, changed_before, slow, calm):
         record(folder / f"{story.__name__}.bkh", story())
     for number in range(8):
-        record(folder / f"calm{number}.bkh", calm())
+        record(folder / f"calm{number}.bkh", calm(), seed=1 + number)
     broken = truncating(3)
     fault(broken, "heal")
     record(folder / "broken.bkh", broken)

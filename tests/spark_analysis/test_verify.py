@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ from scenarios.history import Kind
 from scenarios.model import RunResult
 from scenarios.mutants import RUN_MUTANTS
 from spark_analysis.invariants import INVARIANTS, select
-from spark_analysis.jobs.files import NoHistoriesError
+from spark_analysis.jobs.files import Copy, NoHistoriesError
+from spark_analysis.jobs.ingest import ingest
 from spark_analysis.jobs.verify import Verdict, WitnessedViolation, verify
 from tests.spark_analysis.plants import honest_life
 from tests.spark_analysis.recorded import (
@@ -100,6 +102,27 @@ def test_the_json_has_what_its_readers_rely_on(counted: Verdict) -> None:
         told = {name: getattr(violation, name) for name in ("invariant", "history", "ledger", "witness")}
         assert {name: entry[name] for name in told} == told
     assert isinstance(shown["seconds"], float)
+
+
+def test_copies_are_counted_once_and_named(spark: SparkSession, tmp_path: Path) -> None:
+    """Of the same bytes, under whatever name; not of the same run that was recorded for another seed."""
+    data = record(tmp_path / "b.bkh", truncating(1), seed=5).read_bytes()
+    (tmp_path / "deep").mkdir()
+    for name in ("a.bkh", "deep/c.bkh"):
+        (tmp_path / name).write_bytes(data)
+    record(tmp_path / "d.bkh", truncating(1), seed=6)
+    for name in ("e.bkh", "f.bkh"):
+        (tmp_path / name).write_bytes(b"")
+    found = verify(spark, tmp_path, invariants=select(["NoLacTruncation"]))
+    assert (found.histories, found.ledgers, found.invariants[0].violated, found.rejected_files) == (2, 2, 2, 2)
+    assert [violation.history for violation in found.violations] == ["a.bkh", "d.bkh"]
+    assert found.copies == (Copy("b.bkh", "a.bkh"), Copy("deep/c.bkh", "a.bkh"))
+    assert found.copied_files == 2
+    ingest(spark, tmp_path, tmp_path / "dataset")
+    stored = verify(spark, tmp_path / "dataset", invariants=select(["NoLacTruncation"]))
+    assert replace(stored, seconds=0, violations=(), rejected=()) == replace(
+        found, seconds=0, violations=(), rejected=()
+    )
 
 
 def test_there_has_to_be_a_history(spark: SparkSession, tmp_path: Path) -> None:
