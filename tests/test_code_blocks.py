@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 import asyncio
 import builtins
+import logging
 import re
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +117,16 @@ def test_names_that_blocks_do_not_define_are_found() -> None:
     )
     assert names_given(text) - {*vars(builtins)} == {"bk", "g"}
     assert names_made(text) == {"c", "f", "d"}
+
+
+@pytest.fixture(autouse=True)
+def _levels_as_before() -> Iterator[None]:
+    """Pages show how to set levels of loggers, which are those of this process."""
+    loggers = [each for each in logging.root.manager.loggerDict.values() if isinstance(each, logging.Logger)]
+    levels = [(each, each.level) for each in loggers]
+    yield
+    for logger, level in levels:
+        logger.setLevel(level)
 
 
 @pytest.mark.parametrize("name", RUN_HERE)

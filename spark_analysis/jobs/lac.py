@@ -26,7 +26,15 @@ from pyspark.sql import functions as sf
 
 from scenarios.history import Kind
 from spark_analysis.defaults import MAX_WITNESSES_DEFAULT
-from spark_analysis.invariants.expressions import ENTRY_KEY, LEDGER_KEY, is_closed, is_kind, is_stored_metadata
+from spark_analysis.invariants.expressions import (
+    ENTRY_KEY,
+    LEDGER_KEY,
+    is_applied_write,
+    is_closed,
+    is_kind,
+    is_stored_metadata,
+    is_true,
+)
 from spark_analysis.jobs.files import REJECTED_MAX, Rejected, rejected_in
 from spark_analysis.jobs.inputs import histories_of
 from spark_analysis.jobs.planning import planned_for_kept_partitions
@@ -70,7 +78,8 @@ class LedgerLac:
     all were. ``writer_lac``, ``bookie_lac`` and ``reader_lac`` are the highest LAC that each of these had. ``last_entry`` is the
     lowest that the ledger was seen closed at (in event ``close_seq``), and missing while it was open. ``is_recovered`` tells
     whether a recovery closed it, or began to. ``margin`` is how many entries ``last_entry`` is above ``acknowledged``; below 0,
-    the ledger was truncated.
+    the ledger was truncated. It is missing where the id was used again after a deletion: events do not say which of the two
+    ledgers they are about.
     """
 
     history: str
@@ -170,6 +179,8 @@ def ledger_lacs(events: DataFrame) -> DataFrame:
     """One row per ledger of which anything is known, with the columns of :class:`LedgerLac`."""
     is_durable_ack = is_kind(Kind.APP_ACK) & sf.col("durable")
     is_end = is_stored_metadata() & is_closed()
+    is_delete = is_kind(Kind.META_CAS) & (sf.col("cause") == "delete") & (sf.col("outcome") != "conflict")
+    is_creation = is_applied_write() & (sf.col("cause") == "create")
     entry, lac = sf.col("entry"), sf.col("lac")
     upwards = Window.partitionBy(*LEDGER_KEY).orderBy("entry")
     whole = (
@@ -193,6 +204,8 @@ def ledger_lacs(events: DataFrame) -> DataFrame:
         sf.max(is_kind(Kind.META_CAS) & (sf.col("cause") == "recover") & (sf.col("outcome") == "ok")).alias(
             "recovered"
         ),
+        sf.min(sf.when(is_delete, sf.col("seq"))).alias("deleted"),
+        sf.max(sf.when(is_creation, sf.col("seq"))).alias("created"),
     )
     joined = lacs.join(whole.hint("shuffle_hash"), on=list(LEDGER_KEY), how="left")
     return joined.select(
@@ -207,7 +220,10 @@ def ledger_lacs(events: DataFrame) -> DataFrame:
         sf.col("end.last_entry").alias("last_entry"),
         sf.col("end.seq").alias("close_seq"),
         sf.coalesce("recovered", sf.lit(False)).alias("is_recovered"),  # noqa: FBT003
-        (sf.col("end.last_entry") - sf.coalesce(sf.col("ack.entry"), none)).alias("margin"),
+        sf.when(
+            ~is_true(sf.col("created") > sf.col("deleted")),
+            sf.col("end.last_entry") - sf.coalesce(sf.col("ack.entry"), none),
+        ).alias("margin"),
     )
 
 

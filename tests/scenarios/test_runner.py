@@ -109,7 +109,7 @@ def test_a_run_that_reaches_a_limit_is_unknown_and_its_history_is_whole(
         return replace(draw_conditions(seed), limits=limits)
 
     monkeypatch.setattr(scenarios.runner, "draw_conditions", limited)
-    result = run_scenario("calm-writes", 0, record=tmp_path)
+    result = run_scenario("dead-writer", 0, record=tmp_path)
     assert result.verdict == "unknown"
     assert result.violations == ()
     assert result.problem.startswith(f"{problem}: ")

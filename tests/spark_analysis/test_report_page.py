@@ -10,6 +10,7 @@ from functools import partial
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from pyspark.sql import SparkSession
@@ -305,7 +306,7 @@ def test_bars_grow_with_what_they_show_and_the_longest_is_behind() -> None:
 
 def test_the_command_writes_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Session:
-        pass
+        sparkContext = SimpleNamespace(master="local[2]")  # noqa: N815  it is Spark's name
 
     monkeypatch.setattr("spark_analysis.cli_running.open_session", lambda *_arguments, **_options: Session())
     target = tmp_path / "report.html"
