@@ -40,10 +40,8 @@ def test_a_hundred_seeds_come_out_the_same_here_again_and_elsewhere(scenario: st
     assert check_determinism(range(100), [scenario]).diverged == ()
 
 
-@pytest.mark.parametrize(
-    "mutant",
-    ["recovery-reads-do-not-fence", pytest.param("recovery-starts-below-last-fragment", marks=pytest.mark.deep)],
-)
+@pytest.mark.deep
+@pytest.mark.parametrize("mutant", ["recovery-reads-do-not-fence", "recovery-starts-below-last-fragment"])
 def test_a_mutant_is_as_deterministic_as_what_it_was_made_of(mutant: str) -> None:
     assert check_determinism(range(2), ["lost-fence", "bookie-crash"], mutant=mutant).diverged == ()
 

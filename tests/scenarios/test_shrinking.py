@@ -27,6 +27,8 @@ from scenarios.shrinking.minimal import minimal
 from tests.scenarios.arbitrary_plans import PLANS
 
 #: The recovery asks for the LAC only: what bookies were not told yet is lost.
+pytestmark = pytest.mark.deep  # a search for each, of seconds
+
 MUTANT = "recovery-closes-at-found-lac"
 #: Of all this, the first append matters: in the end every ledger is recovered.
 BUSY = """

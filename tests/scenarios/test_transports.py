@@ -24,6 +24,8 @@ from simbookie.world.metadata_service import MetadataConfig
 from simbookie.world.network import Network
 from tests.scenarios.test_cli import as_json, bk_chaos
 
+pytestmark = pytest.mark.deep  # each run twice, once over bytes
+
 BYTES = TransportKind.BYTES
 
 

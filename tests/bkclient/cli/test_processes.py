@@ -27,6 +27,8 @@ from simbookie.processes import ProcessCluster
 from tests.bkclient.cli.invoking import invoke
 from tests.zookeepers import AnyZooKeeper
 
+pytestmark = pytest.mark.deep  # processes, and some of them wait
+
 PATIENCE_S = 30
 
 

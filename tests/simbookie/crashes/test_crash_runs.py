@@ -27,6 +27,8 @@ from simbookie.storage.base import CrashMode
 from simbookie.storage.quirks import Quirk
 from tests.simbookie.crashes.stories import OTHER_LOGS, SHARED_LOGS
 
+pytestmark = pytest.mark.deep  # hundreds of runs
+
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "crash-matrix.md"
 
 SLOTS = st.integers(0, 3)
