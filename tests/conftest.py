@@ -27,7 +27,6 @@ _ROOTS = itertools.count(1)
 WORKERS_MAX = 8
 #: Half the processor's time of a process that is not nice.
 YIELDING_NICENESS = 3
-_HAS_YIELDED: list[str] = []
 
 # The suite starts hundreds of processes. Where bytecode is not kept, as container images often have it, each of them
 # compiles the project anew, and so does every run with the tests themselves.
@@ -79,10 +78,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Longest
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Tests of Spark are one long line in one process of ``-n auto``, so the others let it pass."""
-    if "PYTEST_XDIST_WORKER" in os.environ and not item.nodeid.startswith(SPARK) and not _HAS_YIELDED:
-        _HAS_YIELDED.append(item.nodeid)
-        if hasattr(os, "nice") and os.nice(0) == 0:
-            os.nice(YIELDING_NICENESS)
+    is_other = "PYTEST_XDIST_WORKER" in os.environ and not item.nodeid.startswith(SPARK)
+    if is_other and hasattr(os, "nice") and os.nice(0) == 0:
+        os.nice(YIELDING_NICENESS)
 
 
 @pytest.fixture(scope="session")

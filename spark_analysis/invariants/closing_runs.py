@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from scenarios.history import Kind
-from spark_analysis.invariants.expressions import LEDGER_KEY, is_applied_write, is_kind, is_true, join_small
+from spark_analysis.invariants.expressions import LEDGER_KEY, is_creation, is_kind, is_true, join_small
 from spark_analysis.invariants.facts import Facts
 from spark_analysis.invariants.relations import LEDGER_COLUMNS, LEDGER_KINDS
 from spark_analysis.invariants.runs import RUN_COLUMNS, RUN_KINDS
@@ -26,8 +26,7 @@ CLOSING_COLUMNS: Final = (*RUN_COLUMNS, *LEDGER_COLUMNS)
 
 def creators(facts: Facts) -> DataFrame:
     """Per ledger: ``creator``, the client that created it."""
-    is_creation = is_applied_write() & (sf.col("cause") == "create")
-    return facts.rare_events.filter(is_creation).groupBy(*LEDGER_KEY).agg(sf.min("actor").alias("creator"))
+    return facts.rare_events.filter(is_creation()).groupBy(*LEDGER_KEY).agg(sf.min("actor").alias("creator"))
 
 
 def closing_runs(facts: Facts) -> DataFrame:

@@ -22,6 +22,8 @@ __all__ = [
     "ensemble_of",
     "is_applied_write",
     "is_closed",
+    "is_creation",
+    "is_deletion",
     "is_in_write_set",
     "is_kind",
     "is_stored_copy",
@@ -61,6 +63,16 @@ def is_kind(*kinds: Kind) -> Column:
 def is_applied_write() -> Column:
     """Whether a row is a write of metadata that the store applied."""
     return is_kind(Kind.META_CAS) & (sf.col("outcome") == "ok") & (sf.col("cause") != "delete")
+
+
+def is_creation() -> Column:
+    """Whether a row is the creation of a ledger, which the store applied."""
+    return is_applied_write() & (sf.col("cause") == "create")
+
+
+def is_deletion() -> Column:
+    """Whether a row is a deletion of a ledger that was applied, or may have been."""
+    return is_kind(Kind.META_CAS) & (sf.col("cause") == "delete") & (sf.col("outcome") != "conflict")
 
 
 def is_stored_metadata() -> Column:

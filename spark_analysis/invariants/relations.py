@@ -20,6 +20,8 @@ from spark_analysis.invariants.expressions import (
     OK,
     is_applied_write,
     is_closed,
+    is_creation,
+    is_deletion,
     is_kind,
     is_stored_metadata,
     is_true,
@@ -99,8 +101,6 @@ def ledgers(rare: DataFrame) -> DataFrame:
     """
     is_stored, is_applied = is_stored_metadata(), is_applied_write()
     is_lost_write = is_kind(Kind.META_CAS) & (sf.col("outcome") == "unknown")
-    is_delete = is_kind(Kind.META_CAS) & (sf.col("cause") == "delete") & (sf.col("outcome") != "conflict")
-    is_creation = is_applied & (sf.col("cause") == "create")
     lost = sf.struct("expected_version", "seq")
     sizes = ("ensemble_size", "write_quorum_size", "ack_quorum_size")
     placement = sf.struct("seq", "version", "cause", "fragments")
@@ -116,8 +116,8 @@ def ledgers(rare: DataFrame) -> DataFrame:
             sf.max(sf.when(is_stored, sf.struct("version", "state", "last_entry", "fragments"))).alias("latest"),
             sf.max(sf.when(is_lost_write, lost)).alias("lost_write"),
             sf.max(sf.when(is_lost_write & is_closed(), lost)).alias("lost_close"),
-            sf.min(sf.when(is_delete, sf.col("seq"))).alias("deleted"),
-            sf.max(sf.when(is_creation, sf.col("seq"))).alias("created"),
+            sf.min(sf.when(is_deletion(), sf.col("seq"))).alias("deleted"),
+            sf.max(sf.when(is_creation(), sf.col("seq"))).alias("created"),
         )
     )
     latest = sf.col("latest")

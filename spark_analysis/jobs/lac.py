@@ -29,8 +29,9 @@ from spark_analysis.defaults import MAX_WITNESSES_DEFAULT
 from spark_analysis.invariants.expressions import (
     ENTRY_KEY,
     LEDGER_KEY,
-    is_applied_write,
     is_closed,
+    is_creation,
+    is_deletion,
     is_kind,
     is_stored_metadata,
     is_true,
@@ -179,8 +180,6 @@ def ledger_lacs(events: DataFrame) -> DataFrame:
     """One row per ledger of which anything is known, with the columns of :class:`LedgerLac`."""
     is_durable_ack = is_kind(Kind.APP_ACK) & sf.col("durable")
     is_end = is_stored_metadata() & is_closed()
-    is_delete = is_kind(Kind.META_CAS) & (sf.col("cause") == "delete") & (sf.col("outcome") != "conflict")
-    is_creation = is_applied_write() & (sf.col("cause") == "create")
     entry, lac = sf.col("entry"), sf.col("lac")
     upwards = Window.partitionBy(*LEDGER_KEY).orderBy("entry")
     whole = (
@@ -204,8 +203,8 @@ def ledger_lacs(events: DataFrame) -> DataFrame:
         sf.max(is_kind(Kind.META_CAS) & (sf.col("cause") == "recover") & (sf.col("outcome") == "ok")).alias(
             "recovered"
         ),
-        sf.min(sf.when(is_delete, sf.col("seq"))).alias("deleted"),
-        sf.max(sf.when(is_creation, sf.col("seq"))).alias("created"),
+        sf.min(sf.when(is_deletion(), sf.col("seq"))).alias("deleted"),
+        sf.max(sf.when(is_creation(), sf.col("seq"))).alias("created"),
     )
     joined = lacs.join(whole.hint("shuffle_hash"), on=list(LEDGER_KEY), how="left")
     return joined.select(
