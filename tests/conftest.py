@@ -6,6 +6,7 @@ import gc
 import itertools
 import os
 import signal
+import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,8 @@ from xdist.remote import Producer
 
 from simbookie.java import JavaNotFoundError, JavaRuntime, find_java
 from simbookie.zookeeper import ZooKeeperServer
+from simbookie.zookeeper.choosing import USUAL_PORT
+from tests.ports import held
 from tests.scheduling import SPARK, LongestFirst
 from tests.zookeepers import AnyZooKeeper, EmbeddedInThread
 
@@ -130,7 +133,18 @@ def zookeeper_root() -> str:
     return f"/test-{next(_ROOTS)}/ledgers"
 
 
-def pytest_configure() -> None:
+_USUAL_PORT = pytest.StashKey[socket.socket | None]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # Tests run side by side, and so may other programs: none may count on the port that ZooKeeper has by habit.
+    if not hasattr(config, "workerinput"):
+        config.stash[_USUAL_PORT] = held(USUAL_PORT)
     # A shell starts what runs in its background with Ctrl-C ignored, children inherit that, and some are sent it on purpose.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if (listener := config.stash.get(_USUAL_PORT, None)) is not None:
+        listener.close()

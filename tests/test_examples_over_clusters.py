@@ -18,6 +18,7 @@ import pytest
 import bkclient
 from bkclient.log import Logs
 from scenarios.testing import TcpCluster
+from tests.ports import free_port
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -41,11 +42,6 @@ def environment() -> dict[str, str]:
 
 
 # The key-value store -------------------------------------------------------------------------------------------------------
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return int(taken.getsockname()[1])
 
 
 def ask(port: int, *commands: str) -> list[str]:

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from simbookie.java import JavaNotFoundError, find_java
 from tests.interop.builds import Build
-from tests.interop.real_bookie import free_port
+from tests.ports import free_port
 
 __all__ = ["PulsarBroker", "pulsar_build"]
 

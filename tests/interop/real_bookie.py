@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import time
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Final, Self
 from bkclient.metadata.base import MetadataStore
 from bkclient.metadata.opening import open_store
 from tests.interop.builds import Build
+from tests.ports import free_port
 from tests.zookeepers import AnyZooKeeper
 
 __all__ = ["RealBookie", "RealCluster"]
@@ -44,14 +44,6 @@ _SETTINGS: Final = {
     "minorCompactionInterval": "3600",
     "majorCompactionInterval": "86400",
 }
-
-
-def free_port() -> int:
-    """A port nobody listens on at this moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 class RealBookie:

@@ -20,7 +20,8 @@ from simbookie.admin.server import ANSWERS
 from simbookie.processes import BookieProcess
 from simbookie.zookeeper import ZooKeeperServer
 from tests.interop.builds import Build
-from tests.interop.real_bookie import RealCluster, free_port
+from tests.interop.real_bookie import RealCluster
+from tests.ports import free_port
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
 

@@ -24,6 +24,7 @@ from bkclient import ClientConfig, PlacementSettings, TlsSettings, connect
 from bkclient.errors import UnauthorizedAccess
 from bkclient.security.auth import SharedSecret
 from simbookie.cli import app
+from tests.ports import free_port
 from tests.tls import MUTUAL, pem
 
 OFFERS_TLS = ("--tls-certificate", pem("bookie"), "--tls-key", pem("bookie-key"))
@@ -84,11 +85,6 @@ def announced(
             process.kill()
     assert (process.returncode, rest) == (0, b"")
     assert not (is_quiet and errors)
-
-
-def free_port() -> str:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return str(probe.getsockname()[1])
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -196,7 +192,7 @@ def test_a_bookie_announces_itself_and_stops_in_order(loop: str, number: signal.
 
 @each_zookeeper
 def test_a_cluster_announces_itself_reports_bookies_that_end_and_stops_everything(kind: str) -> None:
-    port = free_port()
+    port = str(free_port())
     options = ("--bookies", "3", "--zookeeper", kind, "--zookeeper-port", port, "--admin")
     with announced("cluster", *options) as (process, facts):
         assert set(facts) == {"metadata", "zookeeper", "server", "log_dir", "bookies"}
@@ -218,7 +214,9 @@ def test_a_cluster_announces_itself_reports_bookies_that_end_and_stops_everythin
 
 def test_the_last_line_of_a_cluster_is_all_that_bk_has_to_know() -> None:
     command = [sys.executable, "-m", "simbookie.cli", "cluster", "--bookies", "1", "--zookeeper", "embedded"]
-    with subprocess.Popen([*command, "--zookeeper-port", free_port()], stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [*command, "--zookeeper-port", str(free_port())], stdout=subprocess.PIPE, text=True
+    ) as process:
         try:
             assert process.stdout is not None
             lines: list[str] = []
@@ -242,14 +240,14 @@ def test_the_last_line_of_a_cluster_is_all_that_bk_has_to_know() -> None:
 
 def test_a_cluster_without_java_has_an_embedded_zookeeper(tmp_path: Path) -> None:
     environment = {"PATH": str(tmp_path), "JAVA_HOME": str(tmp_path)}
-    arguments = ("cluster", "--bookies", "1", "--zookeeper-port", free_port())
+    arguments = ("cluster", "--bookies", "1", "--zookeeper-port", str(free_port()))
     with announced(*arguments, environment=environment) as (_, facts):
         assert facts["server"] == "embedded"
 
 
 def test_a_java_that_is_missing_is_missed_only_where_it_was_asked_for(tmp_path: Path) -> None:
     environment = {"PATH": str(tmp_path), "JAVA_HOME": str(tmp_path)}
-    arguments = ("cluster", "--zookeeper", "java", "--zookeeper-port", free_port())
+    arguments = ("cluster", "--zookeeper", "java", "--zookeeper-port", str(free_port()))
     command = [sys.executable, "-m", "simbookie.cli", *arguments]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout) == (1, "")
@@ -284,7 +282,7 @@ def test_a_cluster_in_racks_tells_clients_where_its_bookies_are() -> None:
                 await writer.append(b"x")
                 await writer.close()
 
-    arguments = ("--bookies", "4", "--racks", "2", "--zookeeper", "embedded", "--zookeeper-port", free_port())
+    arguments = ("--bookies", "4", "--racks", "2", "--zookeeper", "embedded", "--zookeeper-port", str(free_port()))
     with announced("cluster", *arguments) as (_, facts):
         ids = [bookie["bookie_id"] for bookie in facts["bookies"]]
         assert ids == ["bookie-0.rack-1", "bookie-1.rack-2", "bookie-2.rack-1", "bookie-3.rack-2"]
@@ -293,7 +291,7 @@ def test_a_cluster_in_racks_tells_clients_where_its_bookies_are() -> None:
 
 @each_zookeeper
 def test_zookeeper_announces_itself_and_stops(kind: str) -> None:
-    port = free_port()
+    port = str(free_port())
     with announced("zookeeper", "--port", port, "--server", kind) as (_, facts):
         assert facts["address"] == f"127.0.0.1:{port}"
         assert facts["metadata"] == f"zk://127.0.0.1:{port}/ledgers"
@@ -306,7 +304,7 @@ def test_zookeeper_announces_itself_and_stops(kind: str) -> None:
 @pytest.mark.zookeeper
 @pytest.mark.usefixtures("java")
 def test_zookeeper_itself_keeps_its_data_where_it_is_told(tmp_path: Path) -> None:
-    with announced("zookeeper", "--port", free_port(), "--data-dir", str(tmp_path / "zk")) as (_, facts):
+    with announced("zookeeper", "--port", str(free_port()), "--data-dir", str(tmp_path / "zk")) as (_, facts):
         assert facts["server"] == "java"
     assert (tmp_path / "zk" / "zookeeper.log").exists()
 
@@ -314,7 +312,17 @@ def test_zookeeper_itself_keeps_its_data_where_it_is_told(tmp_path: Path) -> Non
 @pytest.mark.zookeeper
 @pytest.mark.usefixtures("java")
 def test_a_zookeeper_that_ends_is_a_failure() -> None:
-    command = [sys.executable, "-m", "simbookie.cli", "zookeeper", "--port", free_port(), "--server", "java", "--json"]
+    command = [
+        sys.executable,
+        "-m",
+        "simbookie.cli",
+        "zookeeper",
+        "--port",
+        str(free_port()),
+        "--server",
+        "java",
+        "--json",
+    ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
@@ -338,7 +346,7 @@ def test_a_cluster_demands_tls_certificates_and_a_secret(tmp_path: Path) -> None
     secret = tmp_path / "secret"
     secret.write_bytes(b"a secret of enough bytes\n")
     demands = ("--tls-trust", pem("authority"), "--require-tls", "--require-client-certificate")
-    zookeeper = ("--zookeeper", "embedded", "--zookeeper-port", free_port())
+    zookeeper = ("--zookeeper", "embedded", "--zookeeper-port", str(free_port()))
     security = (*OFFERS_TLS, *demands, "--auth-secret", str(secret))
     with announced("cluster", "--bookies", "1", *zookeeper, *security) as (_, facts):
         asyncio.run(write(facts["metadata"], auth=True))

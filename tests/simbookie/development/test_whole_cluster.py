@@ -19,6 +19,7 @@ import pytest
 import bkclient
 from bkclient import ClientConfig, TimeoutSettings
 from bkclient.errors import BookKeeperError
+from tests.ports import free_port
 from tests.test_readme import ENVIRONMENT
 
 pytestmark = pytest.mark.deep
@@ -29,7 +30,7 @@ _WAIT_S = 30.0
 @contextmanager
 def cluster() -> Iterator[tuple[dict[str, Any], IO[bytes], IO[bytes]]]:
     """What it announced, where commands go, and what it says."""
-    command = [sys.executable, "-m", "simbookie.cli", "cluster", *_OPTIONS]
+    command = [sys.executable, "-m", "simbookie.cli", "cluster", *_OPTIONS, "--zookeeper-port", str(free_port())]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, env=ENVIRONMENT, stdin=pipe, stdout=pipe, stderr=pipe) as process:
         assert process.stdin is not None

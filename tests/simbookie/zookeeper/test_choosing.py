@@ -10,12 +10,7 @@ import pytest
 import simbookie.zookeeper.choosing as under_test
 from simbookie.java import JavaNotFoundError, JavaRuntime
 from simbookie.zookeeper import HOST, ZooKeeperKind, ZooKeeperStartError, running_zookeeper
-
-
-def free_port() -> int:
-    with socket.create_server((HOST, 0)) as probe:
-        port: int = probe.getsockname()[1]
-        return port
+from tests.ports import free_port
 
 
 @pytest.fixture
