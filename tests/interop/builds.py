@@ -22,6 +22,8 @@ class Build:
     directory: Path
     #: Whether the log is shut down side by side with the bookie, as Log4j does by default.
     log_ends_first: bool = False
+    #: Where each process writes of every exception that is thrown in it, and by which method; ``%p`` stands for its number.
+    exceptions_file: str | None = None
 
     @property
     def class_path(self) -> str:
@@ -51,6 +53,7 @@ class Build:
             "-Dlog4j.configurationFile=log4j2-interop.xml",
             f"-Dlog4j.shutdownHookEnabled={str(self.log_ends_first).lower()}",
             f"-Dinterop.log.level={log_level}",
+            *([f"-Xlog:exceptions=info:file={self.exceptions_file}::filecount=0"] if self.exceptions_file else []),
             "-cp",
             self.class_path,
             main_class,
