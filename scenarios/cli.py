@@ -26,6 +26,10 @@ _COMMANDS: Final = {
     "replay": Late("scenarios.cli_runs", "Run again what a history recorded, and compare event by event."),
     "show": Late("scenarios.cli_runs", "Judge a recorded history without running anything, and show it as a timeline."),
     "diff": Late("scenarios.cli_diff", "Show where two histories part."),
+    "conform": Late(
+        "scenarios.cli_conform",
+        "Compare histories with the actions of the published TLA+ specification, ledger by ledger.",
+    ),
     "shrink": Late("scenarios.cli_shrink", "Make a failing plan smaller while the same clause breaks."),
     "sweep": Late("scenarios.cli_sweeps", "Run scenarios with many seeds, on all processors."),
     "mutants": Late(
@@ -34,6 +38,9 @@ _COMMANDS: Final = {
     "determinism": Late(
         "scenarios.cli_determinism",
         "Make every run three times or more, once in a process that hashes strings differently, and compare.",
+    ),
+    "transports": Late(
+        "scenarios.cli_transports", "Make runs over objects and over bytes, and compare what they come to."
     ),
     "explore": Late("scenarios.cli_explore", "Search worlds of protocol machines for a schedule that breaks a clause."),
     "exhaustive": Late(

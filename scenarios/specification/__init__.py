@@ -14,5 +14,6 @@ The names of actions are those of the specification. What ours does in another w
 ``recovering``    the actions of a recovery
 ``storing``       the actions of bookies
 ``conformance``   all steps of a search, each with the actions that it consists of
+``histories``     the same for recorded histories, whose clients are only seen from outside
 ================  ==========================================================================
 """

@@ -81,7 +81,8 @@ COMMANDS = sorted(GROUP.commands)
 
 
 def test_the_commands_are_these() -> None:
-    assert " ".join(COMMANDS) == "determinism diff exhaustive explore list mutants plan replay run show shrink sweep"
+    names = "conform determinism diff exhaustive explore list mutants plan replay run show shrink sweep transports"
+    assert " ".join(COMMANDS) == names
 
 
 @pytest.mark.parametrize("command", COMMANDS)
