@@ -13,7 +13,15 @@ from simbookie.bookie import BookieState
 from simbookie.crashes import after
 from simbookie.crashes.invariants import StorageViolation
 from simbookie.crashes.model import KEY
-from simbookie.crashes.schedule import Operation, Player, draw_compaction, draw_operations, draw_roll, draw_stall
+from simbookie.crashes.schedule import (
+    Operation,
+    Player,
+    draw_compaction,
+    draw_drops,
+    draw_operations,
+    draw_roll,
+    draw_stall,
+)
 from simbookie.crashes.settings import RunSettings
 from simbookie.crashes.subject import Subject
 from simbookie.storage.base import CrashMode, StorageError
@@ -149,6 +157,7 @@ def run_with(settings: RunSettings) -> CrashRun:
     """The run of a seed with other settings than it draws."""
     rng = Random(f"run {settings.seed}")  # noqa: S311
     stalls, rolls = Random(f"stalls {settings.seed}"), Random(f"rolls {settings.seed}")  # noqa: S311
+    drops = Random(f"dropped {settings.seed}")  # noqa: S311
     subject = Subject(settings)
     reached: str | None = None
     aims = _COMPACTION_STEPS if settings.is_compacting else _RARE_STEPS
@@ -167,6 +176,8 @@ def run_with(settings: RunSettings) -> CrashRun:
                 operations.insert(stalls.randint(0, len(operations)), draw_stall(stalls))
             if settings.is_rolling:
                 operations += draw_roll(rolls)
+            if settings.is_dropping:
+                operations += draw_drops(drops)
             if reached is not None and reached.partition(".")[0] in ("transaction", "compaction", "move"):
                 operations[:0] = [("collect", True), ("wait", 0.05)]  # takes up what was interrupted
             reached = play_life(

@@ -28,7 +28,7 @@ from simbookie.storage.steps import CrashPoint
 if TYPE_CHECKING:
     from simbookie.crashes.subject import Subject
 
-__all__ = ["Operation", "Player", "draw_compaction", "draw_operations", "draw_roll", "draw_stall"]
+__all__ = ["Operation", "Player", "draw_compaction", "draw_drops", "draw_operations", "draw_roll", "draw_stall"]
 
 Operation = tuple[Any, ...]
 """The name of a method of :class:`Player`, and its arguments."""
@@ -93,6 +93,20 @@ def draw_compaction(rng: Random) -> list[Operation]:
         operations += [("add", rng.randrange(_SLOTS), rng.choice(_SIZES[2:]), "ordinary") for _ in range(12)]
         operations += [("wait", 0.6), *(("delete", slot, 0.0) for slot in range(_SLOTS) if rng.random() < 0.4)]
         operations += [("collect", True), ("wait", rng.choice(_WAITS)), ("wait", rng.choice(_WAITS))]
+    return operations
+
+
+def draw_drops(rng: Random) -> list[Operation]:
+    """Ledgers that are deleted soon, one after the other, beside some that are kept."""
+    operations: list[Operation] = []
+    for _ in range(rng.randint(2, 6)):
+        kept, *others = rng.sample(range(_SLOTS), 3)
+        operations += [("add", kept, rng.choice(_SIZES[3:]), "ordinary") for _ in range(rng.randrange(6))]
+        operations += [
+            ("add", rng.choice(others), rng.choice(_SIZES[3:]), "ordinary") for _ in range(rng.randint(1, 5))
+        ]
+        operations += [("wait", 0.05), *(("delete", slot, 0.0) for slot in others)]
+        operations += [("collect", True), ("wait", rng.choice(_WAITS))]
     return operations
 
 

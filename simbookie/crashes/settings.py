@@ -16,6 +16,8 @@ _MINOR_S = 2.0
 _MAJOR_S = 5.0
 #: The part of runs in which an index in a database is written a few rows at a time.
 _IN_FEW_ROWS = 0.3
+#: The part of runs with ledgers that are deleted soon.
+_DROPPING = 0.15
 _MARK_GAPS_S = (0.0, 0.0, 0.002, 0.02)
 
 
@@ -44,6 +46,8 @@ class RunSettings:
     is_compacting: bool = False
     #: Whether lives end with a slow sync of a journal, behind which files are filled.
     is_rolling: bool = False
+    #: Whether there are many ledgers that are deleted soon, before their entries are written to a log.
+    is_dropping: bool = False
     limits: StoreLimits = field(default_factory=StoreLimits)
 
     @classmethod
@@ -63,6 +67,7 @@ class RunSettings:
             has_faults=rng.random() < 0.3,
             is_compacting=rng.random() < 0.25,
             is_rolling=rng.random() >= 0.9 or Quirk.ROLLED_FILE_SYNCED_LATE in quirks,
+            is_dropping=Random(f"drops {seed}").random() < _DROPPING,  # noqa: S311
             mark_gap_s=gaps.choice(_MARK_GAPS_S),
             limits=StoreLimits(batch_rows=2) if batches.random() < _IN_FEW_ROWS else StoreLimits(),
         )

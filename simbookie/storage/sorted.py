@@ -42,8 +42,8 @@ _MIB: Final = 1 << 20
 _SLICE_BYTES: Final = _MIB
 _MEMTABLE_BYTES_MAX: Final = ((1 << 31) - 2) // 2
 
-_OnWritten = Callable[[int, StorageError | None], None]
-"""``(bytes, error)``: so much was written from memtables."""
+_OnWritten = Callable[[StorageError | None], None]
+"""Called when memtables are written, or could not be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +97,8 @@ class SortedLedgerStore:
         self._owner = None
         self._table = MemTable(LATEST)
         self._snapshot: MemTable | None = None
+        #: Where the first memtable began of those that were written to the log that is active now.
+        self._written_since: Checkpoint | None = None
         #: Bytes that are taken of those that memtables may have.
         self._taken = 0
         #: Bytes of deleted ledgers that were in memory, and so make no log full, since they last had a checkpoint made.
@@ -302,15 +304,14 @@ class SortedLedgerStore:
         active_before = logger.active_id
         is_shared = not logger.config.per_ledger
 
-        def written(_size: int, error: StorageError | None) -> None:
+        def written(error: StorageError | None) -> None:
             try:
                 if error is not None:
                     raise error
                 if not is_shared:
                     logger.roll_full()
                 elif logger.active_position > logger.config.log_size_max or logger.active_id != active_before:
-                    self._step("memtable.roll")
-                    logger.roll()
+                    self._roll()
                     if checkpoint is not None:
                         owner.request_checkpoint(checkpoint)
             except StorageError as failure:
@@ -324,7 +325,7 @@ class SortedLedgerStore:
         snapshot = self._snapshot
         if snapshot is None or snapshot.checkpoint >= before:
             self._last_write_failed = False
-            on_written(0, None)
+            on_written(None)
             return
         self._step("memtable.write")
         self._write_slice(snapshot, snapshot.in_order(), on_written)
@@ -342,9 +343,11 @@ class SortedLedgerStore:
                     return
         except StorageError as error:
             self._last_write_failed = True  # the snapshot stays, and is written from its beginning
-            on_written(0, error)
+            on_written(error)
             return
         self._step("memtable.written")
+        if self._written_since is None:
+            self._written_since = snapshot.checkpoint
         size = snapshot.size
         self.written_bytes += size
         self._snapshot = None
@@ -353,29 +356,39 @@ class SortedLedgerStore:
         if self._was_refused:
             self._was_refused = False
             self._opened().room_was_made()
-        on_written(size, None)
+        on_written(None)
+
+    def _roll(self) -> None:
+        """Rotate the log that memtables were written to."""
+        self._step("memtable.roll")
+        self.interleaved.logger.roll()
+        self._written_since = None
 
     def _write_memtables(self, before: Checkpoint, on_written: _OnWritten) -> None:
         """Write the snapshot and then the memtable, as far as they are from before ``before``."""
 
-        def snapshot_written(size: int, error: StorageError | None) -> None:
+        def snapshot_written(error: StorageError | None) -> None:
             if error is not None or self._take_snapshot(before) is None:
-                on_written(size, error)
+                on_written(error)
             else:
-                self._write_snapshot(before, lambda more, error: on_written(size + more, error))
+                self._write_snapshot(before, on_written)
 
         self._write_snapshot(before, snapshot_written)
 
     # ------------------------------------------------------------------------------------------------------- flushing
 
     def checkpoint(self, checkpoint: Checkpoint, on_done: DurableCallback, token: object) -> None:
-        """Write memtables, rotate the log they went to, then make index and rotated logs durable."""
+        """Write memtables, rotate the log they went to, then make index and rotated logs durable.
 
-        def written(size: int, error: StorageError | None) -> None:
-            if error is None and size and self.asks_for_checkpoints:
-                self._step("memtable.roll")
+        So is the log rotated that earlier memtables went to, if they began before the checkpoint: one that was full, and filled
+        no log, or one of ledgers that were deleted since.
+        """
+
+        def written(error: StorageError | None) -> None:
+            since = self._written_since
+            if error is None and self.asks_for_checkpoints and since is not None and since < checkpoint:
                 try:
-                    self.interleaved.logger.roll()
+                    self._roll()
                 except StorageError as failure:
                     error = failure
             self._end_job()
@@ -389,7 +402,7 @@ class SortedLedgerStore:
     def flush(self, on_done: DurableCallback, token: object) -> None:
         """Write everything, then make all of it durable."""
 
-        def written(_size: int, error: StorageError | None) -> None:
+        def written(error: StorageError | None) -> None:
             self._end_job()
             if error is not None:
                 on_done(token, error)

@@ -374,3 +374,30 @@ def test_ledgers_that_are_deleted_before_they_are_written_leave_no_journals_behi
         assert max(journals) <= 5 * LOG_BYTES, "a log's worth of entries, the file under way, and a backup"
 
     virtually(story)
+
+
+def test_a_checkpoint_for_deleted_ledgers_covers_what_earlier_memtables_wrote(kit: Any, virtually: Virtually) -> None:
+    """A full memtable goes to a log that is not full, so nothing syncs it; the journals that have its entries must not go."""
+
+    async def story() -> None:
+        bench = await Bench(kit, "sorted").started()
+        await bench.write(1, entries=16)  # a memtable, whose log is the first and is rotated for that
+        await bench.write(2, entries=16)  # and one in a log that is not full
+        checkpoints = bench.storage.checkpoints
+        assert checkpoints is not None, "it is started"
+        for ledger_id in range(3, 30):
+            await bench.write(ledger_id, entries=8)
+            done = checkpoints.done
+            await bench.store.delete_ledger(ledger_id)
+            bench.collector.force()
+            await asyncio.sleep(1)
+            if checkpoints.done > done:
+                break  # a log's worth of entries was deleted
+        else:
+            pytest.fail("no checkpoint was made for what was deleted")
+        bench.bookie.crash(CrashMode.POWER_LOSS)
+        await bench.started()
+        assert await bench.all_readable({1: 16, 2: 16})
+        await bench.ended()
+
+    virtually(story)

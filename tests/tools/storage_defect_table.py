@@ -360,6 +360,7 @@ def _minor_timer_kept(self: CompactionSchedule, kind: Any, now: float) -> None:
 
 _memtable_order = MemTable.in_order
 _drop_table = SortedLedgerStore._take_snapshot
+_sorted_checkpoint = SortedLedgerStore.checkpoint
 _fence_storage = JournaledStorage.fence
 
 
@@ -382,6 +383,12 @@ def _no_room_refused(self: SortedLedgerStore, size: int) -> None:
 
 def _snapshot_unread(self: SortedLedgerStore, ledger_id: int, entry_id: int) -> bytes | None:
     return self._table.get(ledger_id, entry_id)
+
+
+def _earlier_memtables_left(self: SortedLedgerStore, checkpoint: Any, on_done: Any, token: object) -> None:
+    if not self._table and self._snapshot is None:
+        self._written_since = None
+    _sorted_checkpoint(self, checkpoint, on_done, token)
 
 
 def _flush_without_memtable(self: SortedLedgerStore, on_done: Any, token: object) -> None:
@@ -518,6 +525,11 @@ def _table() -> Mapping[str, tuple[str, tuple[Change, ...], str]]:
         "memtables grow without bound": ("memtable", ((SortedLedgerStore, "_make_room", _no_room_refused),), s),
         "snapshots are not read": ("memtable", ((SortedLedgerStore, "_in_memory", _snapshot_unread),), s),
         "a flush leaves the memtable": ("memtable", ((SortedLedgerStore, "flush", _flush_without_memtable),), s),
+        "a checkpoint leaves what earlier memtables wrote": (
+            "memtable",
+            ((SortedLedgerStore, "checkpoint", _earlier_memtables_left),),
+            s,
+        ),
         "known LACs fall": ("LAC", ((KnownLacs, "rose", _lac_of_last),), i),
         "transaction: the index leads there before the sync": (
             "compaction",
