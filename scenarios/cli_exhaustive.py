@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Annotated, Final
 
 import typer
@@ -10,10 +11,13 @@ import typer
 from scenarios.clauses import CLAUSES
 from scenarios.cli_completion import complete_clause, complete_mutant
 from scenarios.cli_output import EXIT_FOUND, EXIT_UNDECIDED, fail, known, print_json, print_lines, print_table, watched
+from scenarios.cli_plan import SUFFIX
 from scenarios.exhausting import Exhausted, SearchLimits, Settings, exhaust
 from scenarios.exhaustive.configuration import CONFIGURATIONS, Reductions, SmallCluster
 from scenarios.mutants import MACHINE_MUTANTS, MUTANTS, Mutant
+from scenarios.plan import print_plan
 from scenarios.specification.conformance import ACTIONS
+from scenarios.traced_plans import SEEDS_TRIED, Replayed, plan_of_trace, replayed
 
 __all__ = ["add_to"]
 
@@ -32,7 +36,8 @@ _EXHAUSTIVE_HELP: Final = f"""Search small clusters exhaustively: every order of
 The shipped machines of one writer and some recoveries run against model bookies and a model metadata store. A search that
 completes proves that nothing breaks a clause in a cluster of that size; what its reductions left out is verified afterwards.
 Every step that machines make is compared with the actions of the published TLA+ specification.
-A violation is shown as the moves that lead to it. Options for sizes search a configuration of your own.
+A violation is shown as the moves that lead to it, and with --plans written as a plan in which runs of the whole client take these
+moves. Options for sizes search a configuration of your own.
 
 \b
 Configurations:
@@ -43,7 +48,7 @@ Examples:
   bk-chaos exhaustive
   bk-chaos exhaustive two-of-three-crash both-copies-change-2 --max-memory 4000
   bk-chaos exhaustive --quorums 2/2/2 --bookies 3 --entries 1 --writer-timeouts 2 --max-seconds 60
-  bk-chaos exhaustive both-copies --mutant recovery-reads-do-not-fence --clause A1
+  bk-chaos exhaustive both-copies --mutant recovery-reads-do-not-fence --clause A1 --plans .
   bk-chaos exhaustive both-copies-rivals-2 --mutant recovery-lac-advances --depth-first --json
 
 \b
@@ -52,7 +57,8 @@ justified, or a step is not specified; 130 Ctrl-C, after what was found so far.
 With --json: {{"mutant", "states", "seconds", "broken", "configurations": [{{"configuration", "cluster", "states", "edges",
 "seconds", "states_per_second", "memory_mb", "complete", "stopped", "ends", "numbers", "reductions",
 "verified": {{"checks", "wrong"}}, "specification": {{"steps", "actions", "wrong"}},
-"broken": {{"invariant", "clause", "witness", "trace", "at_the_end"}}}}]}}.
+"broken": {{"invariant", "clause", "witness", "trace", "at_the_end"}}}}],
+"plans": [{{"configuration", "path", "seed", "clause"}}]}}.
 Seconds are of CPU time.
 """
 
@@ -107,6 +113,10 @@ def exhaustive(
         float | None, typer.Option(min=0.001, help="Stop after so many seconds of CPU time.", show_default=False)
     ] = None,
     max_memory: Annotated[int | None, typer.Option(min=1, help="Stop at so many MiB.", show_default=False)] = None,
+    plans: Annotated[
+        Path | None,
+        typer.Option(help="Write each violation as a plan into this folder.", show_default=False, metavar="DIR"),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object on standard output, and nothing else there.")
     ] = False,
@@ -133,10 +143,12 @@ def exhaustive(
         depth_first,
     )
     found = _searched(chosen, settings, planted)
+    written = {} if plans is None else _written(found, plans, planted)
     if as_json:
-        print_json(_as_json(found, planted))
+        print_json(_as_json(found, planted, written))
     else:
         _print(found)
+        _print_written(written, planted)
     _exit(found)
 
 
@@ -197,13 +209,54 @@ def _planted(name: str) -> Mutant:
     return MACHINE_MUTANTS[name]
 
 
-def _as_json(found: list[Exhausted], mutant: Mutant | None) -> dict[str, object]:
+def _written(found: list[Exhausted], folder: Path, mutant: Mutant | None) -> dict[str, tuple[Path, Replayed | None]]:
+    """Write the ways to violations as plans, each with a run that is violated if there is one."""
+    written: dict[str, tuple[Path, Replayed | None]] = {}
+    planted = None if mutant is None else mutant.name
+    for one in found:
+        if one.searched.found is None or one.trace is None:
+            continue
+        clause, name = one.searched.found.broken.clause, one.name.replace(" ", "-")
+        called = "-".join(part for part in (name, planted, clause.lower()) if part)
+        plan = plan_of_trace(called, one.searched.found.broken.witness, one.cluster, one.trace)
+        path = folder / f"{called}{SUFFIX}"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            path.write_text(print_plan(plan))
+        except OSError as error:
+            fail(f"{path}: cannot be written ({error.strerror})")
+        written[one.name] = path, replayed(plan, clause, planted)
+    return written
+
+
+def _print_written(written: dict[str, tuple[Path, Replayed | None]], mutant: Mutant | None) -> None:
+    for path, run in written.values():
+        print_lines("", f"{path}: the same moves as a plan")
+        if run is None:
+            print_lines(f"  no run of {SEEDS_TRIED} seeds breaks a clause")
+        else:
+            planted = "" if mutant is None else f" --mutant {mutant.name}"
+            print_lines(f"  bk-chaos run {path} --seed {run.seed}{planted}    breaks {run.clause}")
+
+
+def _as_json(
+    found: list[Exhausted], mutant: Mutant | None, written: dict[str, tuple[Path, Replayed | None]]
+) -> dict[str, object]:
     return {
         "mutant": None if mutant is None else mutant.name,
         "states": sum(one.searched.states for one in found),
         "seconds": round(sum(one.seconds for one in found), 6),
         "broken": sum(one.searched.found is not None for one in found),
         "configurations": [one.as_json() for one in found],
+        "plans": [
+            {
+                "configuration": name,
+                "path": str(path),
+                "seed": None if run is None else run.seed,
+                "clause": None if run is None else run.clause,
+            }
+            for name, (path, run) in written.items()
+        ],
     }
 
 

@@ -7,7 +7,6 @@ is about may depend on such chances; then one of the two has no verdict.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -122,17 +121,17 @@ def compare_transports(
 
 
 def _compare(unit: Unit) -> _Pairs:
-    started = time.process_time()
     missed, differences = 0, []
     with TemporaryDirectory(prefix="bk-chaos-") as folder:
         kept = replace(unit, record=Path(folder))
-        over_objects, over_bytes = (work(replace(kept, transport=kind)).results for kind in TransportKind)
-        for one, other in zip(over_objects, over_bytes, strict=True):
+        over_objects, over_bytes = (work(replace(kept, transport=kind)) for kind in TransportKind)
+        for one, other in zip(over_objects.results, over_bytes.results, strict=True):
             missed += bool(one.missed or other.missed)
             told = _told(one), _told(other)
             if told[0] != told[1] and not _is_by_chance(one, other):
                 differences.append(TransportDifference(one.scenario, one.seed, *told))
-    return _Pairs(len(over_objects), missed, time.process_time() - started, tuple(differences))
+    cpu_seconds = over_objects.cpu_seconds + over_bytes.cpu_seconds
+    return _Pairs(len(over_objects.results), missed, cpu_seconds, tuple(differences))
 
 
 def _is_by_chance(one: RunResult, other: RunResult) -> bool:

@@ -34,6 +34,7 @@ RUN_HERE = {
 #: Pages whose blocks have a test of their own, which takes them from the page.
 ELSEWHERE = {
     "README.md": "tests/test_readme.py",
+    "docs/inside/exhaustive-search.md": "tests/scenarios/test_traced_plans.py",
     "docs/reference/history-format.md": "tests/scenarios/test_history_format_page.py",
     "docs/using/development-cluster.md": "tests/simbookie/zookeeper/test_page.py",
     "docs/using/placement.md": "tests/bkclient/placement/test_placement_page.py",

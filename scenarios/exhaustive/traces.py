@@ -2,23 +2,61 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import Enum
 
 from bkclient.errors import Code
-from scenarios.exhaustive.automata import Answered, Ask, Told
+from scenarios.exhaustive.automata import Answered, Ask, AskStore, Told
 from scenarios.exhaustive.conversations import Item, Overdue
 from scenarios.exhaustive.moves import ClusterMoves, StepOfCluster, in_short
 from scenarios.exhaustive.search import Found, Search
 
-__all__ = ["Trace", "trace"]
+__all__ = ["Move", "MoveKind", "Trace", "trace"]
+
+
+class MoveKind(Enum):
+    """What sort of thing happens in a move."""
+
+    APPENDS = "appends"
+    CLOSES = "closes"
+    BEGINS = "begins"
+    ARRIVES = "arrives"
+    CRASHES = "crashes"
+    HEARS = "hears"
+    GIVES_UP = "gives up"
+    STORES = "stores"
+    REFUSES = "refuses"
+    TELLS = "tells"
+    IS_TOLD = "is told"
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A move as a value. ``client`` is 0 for the writer, and numbers recoveries from 1.
+
+    ``ask`` is the request that it is about, or its answer; ``state`` that of the ledger in what is written to the store.
+    """
+
+    kind: MoveKind
+    client: int
+    ask: Ask | None = None
+    state: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """A way to a violation: what happened, one line for each move, and what there is in the end."""
+    """A way to a violation: what happened, one line for each move, and what there is in the end.
+
+    ``steps`` are the moves as values. ``asked`` are all requests that clients made on the way, and ``wanted`` the states that
+    they wanted stored, each with its client.
+    """
 
     moves: tuple[str, ...]
     at_the_end: tuple[str, ...]
+    steps: tuple[Move, ...] = ()
+    asked: tuple[tuple[int, Ask], ...] = ()
+    wanted: tuple[tuple[int, str], ...] = ()
 
 
 def trace(search: Search, found: Found) -> Trace:
@@ -26,14 +64,48 @@ def trace(search: Search, found: Found) -> Trace:
     moves = search.moves
     moves.broken.clear()
     state, *way = search.way_to(found.state)
-    lines = []
+    lines, steps, under_way = [], [], list(_items(moves, state))
     for target in way:
         step = next(one for one in moves.in_words(state) if one.broken is None and moves.canonical(one.after) == target)
         lines.append(_words(moves, state, step))
+        steps.append(_move(moves, state, step))
         state = step.after
+        under_way += _items(moves, state)
     if found.step is not None:
         lines.append(_words(moves, state, found.step))
-    return Trace(tuple(lines), tuple(_at_the_end(moves, state)))
+        steps.append(_move(moves, state, found.step))
+    asked = {(client, item): None for client, item in under_way if isinstance(item, Ask)}
+    wanted = {
+        (client, item.write.metadata.state.name): None
+        for client, item in under_way
+        if isinstance(item, AskStore) and item.write is not None
+    }
+    return Trace(tuple(lines), tuple(_at_the_end(moves, state)), tuple(steps), tuple(asked), tuple(wanted))
+
+
+def _items(moves: ClusterMoves, state: int) -> Iterator[tuple[int, Item]]:
+    """What is under way, with its client."""
+    for client in range(len(moves.client_shifts)):
+        table, number = moves.conversations(client), moves.conversation(state, client)
+        yield from ((client, item) for item in table.described(number))
+
+
+def _move(moves: ClusterMoves, state: int, step: StepOfCluster) -> Move:
+    what, about = step.label
+    if isinstance(about, Ask):
+        return Move(MoveKind.GIVES_UP if step.broken is None else MoveKind.ARRIVES, step.client, about)
+    if what == "arrives" and isinstance(about, tuple):
+        ask, _ = about
+        return Move(MoveKind.CRASHES if _crashes(moves, state, step.after, ask) else MoveKind.ARRIVES, step.client, ask)
+    if isinstance(about, Answered):
+        return Move(MoveKind.HEARS, step.client, about.ask)
+    if isinstance(about, Told):
+        return Move(MoveKind.IS_TOLD, step.client)
+    if what == "store":
+        verb, written = str(about).split()[:2]
+        kind = MoveKind(verb)
+        return Move(kind, step.client, state="" if kind is MoveKind.TELLS else written.rstrip(","))
+    return Move(MoveKind(what), step.client)
 
 
 def _words(moves: ClusterMoves, state: int, step: StepOfCluster) -> str:

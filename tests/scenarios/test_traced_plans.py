@@ -1,0 +1,149 @@
+"""Ways to violations in small clusters, as plans that runs of the whole client take."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from bkclient.protocol.adds import NewEntry
+from scenarios.exhausting import Settings, exhaust
+from scenarios.exhaustive.automata import Ask
+from scenarios.exhaustive.configuration import CONFIGURATIONS, SmallCluster
+from scenarios.exhaustive.traces import Move, MoveKind, Trace
+from scenarios.mutants import MACHINE_MUTANTS
+from scenarios.plan import Plan, parse_plan, print_plan
+from scenarios.runner import run_plan
+from scenarios.traced_plans import Replayed, plan_of_trace, replayed
+from tests.scenarios.test_cli import bk_chaos
+
+PAGE = (Path(__file__).parents[2] / "docs/inside/exhaustive-search.md").read_text()
+DEFECTS = dict(re.findall(r"^\| `(\S+)` \| `(\S+)` \| \S+ \(\S+\) \| [\d,]+ \| \d+ \|$", PAGE, re.MULTILINE))
+RUNS = re.findall(r"^\| `(\S+)` \| (\d+) \| (\S+) \|$", PAGE, re.MULTILINE)
+
+
+def traced(mutant: str, configuration: str, clause: str | None = None) -> tuple[Plan, str]:
+    """The way to a violation as a plan, and the clause that it breaks."""
+    settings = Settings(clauses=frozenset({clause}) if clause else None)
+    found = exhaust(configuration, CONFIGURATIONS[configuration], settings, MACHINE_MUTANTS[mutant])
+    assert found.trace is not None
+    assert found.searched.found is not None
+    plan = plan_of_trace("traced", "a way to a violation", found.cluster, found.trace)
+    assert parse_plan(print_plan(plan), "traced") == plan
+    return plan, found.searched.found.broken.clause
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize(
+    ("mutant", "configuration", "clause", "run"),
+    [
+        ("recovery-reads-do-not-fence", "both-copies", "A1", Replayed(0, "A1")),
+        ("recovery-starts-below-last-fragment", "one-copy-change", "A1", Replayed(1, "A1")),
+        ("recovery-lac-advances", "both-copies-close", "F5", Replayed(0, "F5")),
+    ],
+)
+def test_a_run_takes_the_way_to_the_same_violation(mutant: str, configuration: str, clause: str, run: Replayed) -> None:
+    """The two defects that Apache BookKeeper had up to 4.13, and the LAC of write-backs that advances."""
+    plan, broken = traced(mutant, configuration, clause)
+    assert broken == clause
+    assert replayed(plan, clause, mutant) == run
+    assert run_plan(plan, run.seed).violations == (), "without the defect nothing is broken"
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize(("mutant", "seed", "clause"), RUNS)
+def test_the_page_says_which_runs_take_a_way_and_what_they_break(mutant: str, seed: str, clause: str) -> None:
+    plan, broken = traced(mutant, DEFECTS[mutant])
+    assert replayed(plan, broken, mutant) == Replayed(int(seed), clause)
+    assert {clause, broken} <= set(MACHINE_MUTANTS[mutant].clauses) | {broken, "D3", "A4"}
+
+
+def test_the_page_lists_most_defects() -> None:
+    assert len(RUNS) >= 18
+    assert {mutant for mutant, _, _ in RUNS} <= DEFECTS.keys()
+
+
+def test_a_plan_has_the_moves_as_prose_and_a_step_for_each() -> None:
+    """Of a trace made by hand: a request that a client gives up on, a crash, and writes to the metadata store."""
+    add = Ask("a", "add", 0, fence=False, add=NewEntry(0, b"", -1, 0))
+    read = Ask("b", "read", 0, fence=True, add=None)
+    steps = (
+        Move(MoveKind.APPENDS, 0),
+        Move(MoveKind.GIVES_UP, 0, add),
+        Move(MoveKind.BEGINS, 1),
+        Move(MoveKind.STORES, 1, state="IN_RECOVERY"),
+        Move(MoveKind.IS_TOLD, 1),
+        Move(MoveKind.REFUSES, 0, state="OPEN"),
+        Move(MoveKind.TELLS, 0),
+        Move(MoveKind.ARRIVES, 1, read),
+        Move(MoveKind.HEARS, 1, read),
+        Move(MoveKind.CRASHES, 1, read),
+        Move(MoveKind.CLOSES, 0),
+    )
+    trace = Trace(("one", "two"), (), steps, ((0, add), (1, read)), ((1, "IN_RECOVERY"), (0, "OPEN")))
+    cluster = SmallCluster(2, 2, 2, bookies=3, recoveries=1)
+    text = print_plan(plan_of_trace("traced", "by hand", cluster, trace))
+    assert text.startswith("# 1. one\n# 2. two\nplan traced\n")
+    assert "cluster 3 2/2/2" in text
+    assert "timeouts" not in text, "a plan's clients give up after a second unless it says otherwise"
+    steps_told = [line for line in text.splitlines() if line.startswith("when ")]
+    assert steps_told == [
+        "when ADD_RESP actor=writer entry=0 bookie=bookie-0: start recoverer",
+        "when META_READ actor=recoverer: end m5",
+        "when META_CAS actor=recoverer after=0.05s cause=recover outcome=ok: end m6",
+        "when META_CAS actor=writer cause=ensemble outcome=conflict: end m7",
+        "when META_READ actor=writer: end m3",
+        "when BK_ANSWER actor=bookie-1 source=recoverer operation=recovery-read entry=0: end m4",
+        "when REC_READ_RESP actor=recoverer entry=0 bookie=bookie-1: crash bookie-1",
+        "when CLOSE_START actor=writer after=0.05s: end m2",
+        "when CLOSE_START actor=writer after=0.1s: heal",
+    ]
+    assert "  until when BK_CRASH actor=bookie-1\n  close a\n  stay" in text
+
+
+def test_a_plan_whose_runs_break_nothing_says_so() -> None:
+    cluster = SmallCluster(1, 1, 1, bookies=1, recoveries=0)
+    plan = plan_of_trace("traced", "nothing", cluster, Trace(("one",), (), (Move(MoveKind.APPENDS, 0),)))
+    assert [line for line in print_plan(plan).splitlines() if line.startswith("client ")] == ["client writer"]
+    assert run_plan(plan, 0).verdict == "ok"
+
+
+@pytest.mark.deep
+def test_the_command_writes_plans_and_says_how_to_play_them(tmp_path: Path) -> None:
+    arguments = ("exhaustive", "both-copies", "--mutant", "recovery-reads-do-not-fence", "--clause", "A1")
+    shown = bk_chaos(*arguments, "--plans", tmp_path / "plans")
+    assert shown.exit_code == 1
+    played = re.search(r"  bk-chaos (run \S+ --seed 0 --mutant \S+)    breaks A1", shown.output.replace("\n  ", "\n  "))
+    assert played is not None
+    run = bk_chaos(*played.group(1).split())
+    assert run.exit_code == 1
+    assert "NoLacTruncation (A1)" in run.output
+    told = json.loads(bk_chaos(*arguments, "--plans", tmp_path, "--json").output)
+    path = tmp_path / "both-copies-recovery-reads-do-not-fence-a1.scn"
+    assert told["plans"] == [{"configuration": "both-copies", "path": str(path), "seed": 0, "clause": "A1"}]
+    path.unlink()
+    (tmp_path / "file").write_text("")
+    refused = bk_chaos(*arguments, "--plans", tmp_path / "file")
+    assert refused.exit_code == 2
+    assert "cannot be written" in refused.output
+
+
+@pytest.mark.deep
+def test_the_page_shows_what_the_command_prints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (block,) = re.findall(
+        r"^```console\n\$ bk-chaos (.*?) \|\|.*?\n\.\.\.\n(.*?)exit code 1\n```$", PAGE, re.MULTILINE | re.DOTALL
+    )
+    command, told = block
+    monkeypatch.chdir(tmp_path)
+    shown = bk_chaos(*command.split())
+    assert shown.exit_code == 1
+    assert shown.output.endswith(told)
+
+
+@pytest.mark.deep
+def test_a_way_that_no_run_takes_is_written_all_the_same(tmp_path: Path) -> None:
+    shown = bk_chaos("exhaustive", "one-copy", "--mutant", "acks-after-close", "--plans", tmp_path)
+    assert "no run of 64 seeds breaks a clause" in shown.output
+    assert list(tmp_path.glob("*.scn"))
