@@ -3,6 +3,9 @@
 Ctrl-C goes to every process of a terminal. Workers never see it: the parent lets them finish the unit they are at. In the parent
 ``KeyboardInterrupt`` could come up anywhere, also where the executor holds a lock or where Python drops exceptions, and then
 nobody would stop. So the signal is only noted, and raised between two results. A second one is raised at once.
+
+A parent that is killed cannot stop its workers, which hold the pipe that they wait at open for each other. So each looks whether
+its parent lives, and ends with it.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from contextlib import contextmanager
 from functools import partial
 from itertools import islice
-from multiprocessing import get_all_start_methods, get_context
+from multiprocessing import get_all_start_methods, get_context, parent_process
 from types import FrameType
 from typing import Final, Self, TypeVar
 
@@ -61,7 +64,7 @@ def worker_processes(count: int, work: Callable[[UnitT], DoneT]) -> Iterator[Han
             yield partial(_hand_out_here, work, interrupts)
         return
     method = "forkserver" if "forkserver" in get_all_start_methods() else "spawn"
-    executor = ProcessPoolExecutor(count, mp_context=get_context(method), initializer=_ignore_interrupts)
+    executor = ProcessPoolExecutor(count, mp_context=get_context(method), initializer=_begin)
 
     def hand_out(units: Iterable[UnitT]) -> Iterator[tuple[int, DoneT]]:
         numbered = enumerate(units)
@@ -136,5 +139,15 @@ def _interrupts_are_blocked() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _ignore_interrupts() -> None:
+def _begin() -> None:
+    """What a worker does first."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, name="end-with-parent", daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    assert parent is not None, "this is a worker"
+    parent.join()
+    os._exit(1)  # in the middle of a unit that nobody waits for

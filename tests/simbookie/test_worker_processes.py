@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -11,6 +13,7 @@ from collections.abc import Iterator
 import pytest
 
 from simbookie.worker_processes import default_processes, in_order, worker_processes
+from tests.test_readme import ENVIRONMENT
 
 
 def square(number: int) -> int:
@@ -24,6 +27,20 @@ def divide(number: int) -> float:
 def nap(seconds: float) -> float:
     time.sleep(seconds)
     return seconds
+
+
+def tell_and_nap(seconds: float) -> None:
+    sys.stdout.write("at work\n")
+    sys.stdout.flush()
+    time.sleep(seconds)
+
+
+KILLED = """
+from simbookie.worker_processes import worker_processes
+from tests.simbookie.test_worker_processes import tell_and_nap
+with worker_processes(2, tell_and_nap) as hand_out:
+    list(hand_out([300.0] * 2))
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -145,3 +162,14 @@ def test_a_handler_of_the_programs_own_stays_in_charge() -> None:
     finally:
         signal.signal(signal.SIGINT, before)
     assert seen == ["theirs"]
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
+def test_workers_end_with_a_parent_that_is_killed() -> None:
+    with subprocess.Popen([sys.executable, "-c", KILLED], env=ENVIRONMENT, stdout=subprocess.PIPE, text=True) as parent:
+        try:
+            assert parent.stdout is not None
+            assert [parent.stdout.readline() for _ in range(2)] == ["at work\n"] * 2
+        finally:
+            parent.kill()
+        parent.communicate(timeout=60)  # to the end of what all of them may write
