@@ -79,32 +79,33 @@ class Channel:
     def _wait_for_director(self) -> None:
         """Stand still until the director has said once more that it is done."""
         while not self._acks:
-            message = self._next()
-            if message[0] == "go-on":
-                self._acks += 1
-            else:
-                self._waiting.append(message)
+            self._read()
+            self._sort()
         self._acks -= 1
         self._take_soon()
 
     def _readable(self) -> None:
         self._read()
-        self._waiting.extend(self._unpacker)
+        self._sort()
         self._take()
 
     def _take_soon(self) -> None:
         """Take what has come along with the message that was waited for: nothing else will say that it is there."""
-        self._waiting.extend(self._unpacker)
+        self._sort()
         if self._waiting:
             asyncio.get_running_loop().call_soon(self._take)
 
-    def _take(self) -> None:
-        while self._waiting:
-            message = self._waiting.popleft()
+    def _sort(self) -> None:
+        """Count the words to go on, at once: the next event that holds the process up may wait for one that is here already."""
+        for message in self._unpacker:
             if message[0] == "go-on":
                 self._acks += 1
             else:
-                self.on_message(message)
+                self._waiting.append(message)
+
+    def _take(self) -> None:
+        while self._waiting:
+            self.on_message(self._waiting.popleft())
 
     def _next(self) -> Message:
         while True:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from scenarios.history import HistoryWriter, Kind
 from scenarios.processes.channel import Channel
@@ -12,10 +13,11 @@ async def main(channel: Channel) -> None:
     history = HistoryWriter({}, lambda: 0)
     channel.watch(history)
 
-    def take(message: list[object]) -> None:
+    def take(message: list[Any]) -> None:
         channel.tell("took", *message)
         if message[0] == "do":
-            history.record(Kind.CLIENT_START, "writer", incarnation=1, detail="")
+            for _ in range(message[1]):
+                history.record(Kind.CLIENT_START, "writer", incarnation=1, detail="")
 
     channel.on_message = take
     channel.listen()
