@@ -139,6 +139,8 @@ class BookieLink:
         self._unavailable: int = Code.BOOKIE_NOT_AVAILABLE
         self._ends: dict[RequestStream, asyncio.Future[None]] = {}
         self._level = ACTIVE_TLS_CHANNELS if context.connector.is_tls else ACTIVE_CHANNELS
+        #: How it was when it was checked last.
+        self._checked: tuple[object, ...] | None = None
 
     def submit(self, request: Request, reply_to: ReplyHandler) -> None:
         """Send ``request``, now or once connected; the handler is called later in any case."""
@@ -207,6 +209,15 @@ class BookieLink:
         assert not lanes.need_care or self._sweep_timer is not None or self.is_closed, "somebody looks after the lanes"
         first = lanes.active[0].stream if lanes.active else None
         assert self._main is first, "requests go over the first lane"
+
+    def check_changes(self) -> None:
+        """Call :meth:`check` if anything has changed since the last call; or always, while it needs more than one connection."""
+        main, load, lanes = self._main, self.load, self.lanes
+        counts = None if main is None else main.counts()
+        now = (counts, load.requests, load.bytes, len(lanes.active), main)
+        if now != self._checked or lanes.need_care:
+            self.check()
+            self._checked = now
 
     @property
     def main(self) -> RequestStream | None:

@@ -141,10 +141,13 @@ class LinkTransport:
         return all(link.is_writable for link in self._links_to.get(bookie_id, ()))
 
     def check(self) -> None:
-        """Assert what holds between the callbacks of an event loop; for tests and simulations, as it looks at all requests."""
+        """Assert what holds between the callbacks of an event loop; for tests and simulations, which call it after each of them.
+
+        It looks at all requests of the links at which anything has changed since it was called last.
+        """
         for links in self._links_to.values():
             for link in links:
-                link.check()
+                link.check_changes()
 
     async def aclose(self) -> None:
         """Close every connection; outstanding requests end with ``CLIENT_CLOSED``. Idempotent.

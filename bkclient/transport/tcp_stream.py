@@ -60,6 +60,10 @@ class Stream(RequestStream, asyncio.BufferedProtocol):
             assert self.is_paused, "only what a socket does not take waits"
         return super().check()
 
+    def counts(self) -> tuple[object, ...]:
+        """As for every stream, and what is left to be sent."""
+        return *super().counts(), self._outgoing.size, self.is_paused
+
     def _break_off(self) -> None:
         if self._transport is not None:
             self._transport.abort()

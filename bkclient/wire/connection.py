@@ -312,8 +312,10 @@ class ClientConnection(Generic[Token]):
         outstanding, load = self.outstanding, self.load
         sizes = [entry[3] for entry in outstanding.entries.values() if entry is not None]
         assert len(sizes) == len(outstanding), "a request that was given up is counted"
-        sizes += [add[3] for add in self.adds.values()]
-        sizes += [read[4] for read in self.reads.values()]
+        if self.adds:
+            sizes += [add[3] for add in self.adds.values()]
+        if self.reads:
+            sizes += [read[4] for read in self.reads.values()]
         size = sum(sizes)
         assert load.requests >= len(sizes), "what is outstanding here is part of the load"
         assert load.bytes >= size, "what is outstanding here is part of the load"

@@ -256,6 +256,39 @@ async def test_a_request_that_stays_counted_after_it_was_sent(monkeypatch: pytes
             checked(outcomes)
 
 
+async def test_a_link_is_looked_at_again_when_it_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Simulations ask after every callback, and most of them have to do with one link or none."""
+    looked, check = 0, BookieLink.check
+
+    def counted(link: BookieLink) -> None:
+        nonlocal looked
+        looked += 1
+        check(link)
+
+    def looks() -> int:
+        before = looked
+        checked(outcomes)
+        checked(outcomes)
+        return looked - before
+
+    monkeypatch.setattr(BookieLink, "check", counted)
+    async with running(keep_silent) as bookie, transport_to(bookie) as outcomes:
+        outcomes.submit(add(0))
+        assert looks() == 1, "a request waits for the connection"
+        await until(lambda: len(bookie.received) == 1)
+        assert looks() == 1, "it was sent"
+        await asyncio.sleep(0.01)
+        assert looks() == 0
+        bookie.script = answer
+        outcomes.submit(add(1))
+        assert looks() == 1, "another one was submitted"
+        await until(lambda: len(outcomes.all) == 1)
+        assert looks() == 1, "it was answered"
+        bookie.connections[0].transport.abort()
+        await until(lambda: len(outcomes.all) == 2)
+        assert looks() == 1, "the connection was lost"
+
+
 async def test_lanes_that_nobody_looks_after(monkeypatch: pytest.MonkeyPatch) -> None:
     async with running(keep_silent) as bookie, transport_to(bookie, protocol_version=2) as outcomes:
         with monkeypatch.context() as planted:
