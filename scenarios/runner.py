@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import time
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -60,7 +61,8 @@ def run_scenario(
         conditions = (scenario.draw or draw_conditions)(seed)
         if transport is TransportKind.BYTES:
             conditions = replace(conditions, tcp=draw_tcp(seed))
-    return _run(scenario, seed, mutant, record, transport, conditions)
+    with _collector_waiting():
+        return _run(scenario, seed, mutant, record, transport, conditions)
 
 
 def run_plan(
@@ -79,7 +81,8 @@ def run_plan(
     if transport is TransportKind.BYTES:
         plan = replace(plan, cluster=plan.cluster.over(transport))
     scenario, more = scenario_of(plan), {"plan": print_plan(plan, full=True)}
-    return _run(scenario, seed, mutant, record, plan.cluster.transport, plan.cluster.conditions(), more)
+    with _collector_waiting():
+        return _run(scenario, seed, mutant, record, plan.cluster.transport, plan.cluster.conditions(), more)
 
 
 def _run(
@@ -148,6 +151,18 @@ def _run(
         missed=judgement.missed,
         choices=choices,
     )
+
+
+@contextmanager
+def _collector_waiting() -> Iterator[None]:
+    """Leave the garbage collector alone until nothing refers to the run any more: what it meets before, it looks at in vain."""
+    was_collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_collecting:
+            gc.enable()
 
 
 def _ended(run: Callable[[], None], history: HistoryWriter) -> RunEnding:
