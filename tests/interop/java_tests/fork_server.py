@@ -6,7 +6,7 @@ lines of JSON on standard input, answers go as such to standard output:
 | command | answers |
 |---|---|
 | ``{"start": [arguments], "told": path, "log": path}`` | ``{"started": pid}``; in the end ``{"ended": pid, "status": status}`` |
-| ``{"signal": number, "pid": pid}`` | none |
+| ``{"signal": number, "pid": pid}`` | ``{"signalled": pid}``, when it has the signal or was gone before |
 
 What a bookie tells goes to the file ``told``, and what it logs to ``log``. When standard input ends, this process kills its
 bookies and ends; they end as well when it is killed, because it holds their standard input.
@@ -67,8 +67,10 @@ class ForkServer:
             command = json.loads(line)
             if "start" in command:
                 _answer(started=self._start(command))
-            elif command["pid"] in self._inputs:
-                os.kill(command["pid"], command["signal"])
+            else:
+                if command["pid"] in self._inputs:
+                    os.kill(command["pid"], command["signal"])
+                _answer(signalled=command["pid"])
 
     def _start(self, command: dict[str, Any]) -> int:
         read_end, write_end = os.pipe()

@@ -21,7 +21,8 @@ final class ForkServer {
     private static ForkServer instance;
 
     private final Writer commands;
-    private final BlockingQueue<Long> started = new ArrayBlockingQueue<>(1);
+    /** The process that the last command was about, once it is carried out. */
+    private final BlockingQueue<Long> carriedOut = new ArrayBlockingQueue<>(1);
     private final Map<Long, CompletableFuture<Integer>> ends = new ConcurrentHashMap<>();
 
     private ForkServer() throws IOException {
@@ -48,7 +49,9 @@ final class ForkServer {
                 JsonNode answer = JSON.readTree(line);
                 if (answer.has("started")) {
                     end(answer.get("started").asLong());
-                    started.put(answer.get("started").asLong());
+                    carriedOut.put(answer.get("started").asLong());
+                } else if (answer.has("signalled")) {
+                    carriedOut.put(answer.get("signalled").asLong());
                 } else {
                     end(answer.get("ended").asLong()).complete(answer.get("status").asInt());
                 }
@@ -67,21 +70,30 @@ final class ForkServer {
 
     /** Start a bookie with these arguments; its process id. */
     synchronized long start(List<String> arguments, Path told, Path log) throws IOException {
-        send(Map.of("start", arguments, "told", told.toString(), "log", log.toString()));
-        try {
-            return started.take();
-        } catch (InterruptedException e) {
-            Thread.currentThread().interrupt();
-            throw new IOException(e);
-        }
+        return carryOut(Map.of("start", arguments, "told", told.toString(), "log", log.toString()));
     }
 
+    /** Returns when the process has the signal: a test that suspended a bookie counts on that. */
     synchronized void signal(long pid, int number) throws IOException {
-        send(Map.of("signal", number, "pid", pid));
+        carryOut(Map.of("signal", number, "pid", pid));
     }
 
-    private void send(Map<String, ?> command) throws IOException {
+    private long carryOut(Map<String, ?> command) throws IOException {
         commands.write(JSON.writeValueAsString(command) + "\n");
         commands.flush();
+        boolean isInterrupted = false; // by a test that took too long; the next command must not get the answer to this one
+        try {
+            while (true) {
+                try {
+                    return carriedOut.take();
+                } catch (InterruptedException e) {
+                    isInterrupted = true;
+                }
+            }
+        } finally {
+            if (isInterrupted) {
+                Thread.currentThread().interrupt();
+            }
+        }
     }
 }
