@@ -41,8 +41,8 @@ _MUTANTS_HELP: Final = f"""Plant known defects, one at a time, and see whether t
 
 Unless scenarios or plans are named, the plans of the library and the drawn ones are played, which show every defect. With
 --shrink those that catch a defect are made as small as they can be. Defects that no run shows are looked for in their world of
-machines, as bk-chaos explore does. With --schedule deliveries and processes are late, as in
-bk-chaos run.
+machines, as bk-chaos explore does, and with --shrink the moves that show them are written down in words. With --schedule
+deliveries and processes are late, as in bk-chaos run.
 
 \b
 Examples:
@@ -108,6 +108,7 @@ def mutants_(
     if shrink is not None:
         with watched("shrinking", "small") as progress, pool_errors():
             hunts = _shrunk(hunts, shrink, transport, policy, processes, progress)
+        _write_stories(in_worlds, shrink)
     order = {name: index for index, name in enumerate(everything)}
     hunts = sorted((*hunts, *in_worlds), key=lambda hunt: order[hunt.name])
     if as_json:
@@ -145,6 +146,21 @@ def _shrunk(
         fail(f"{folder} cannot be written: {error.strerror}")
 
 
+def _write_stories(hunts: list[MutantHunt], folder: Path) -> None:
+    """What is left of the schedules that worlds of machines broke by, a file for each defect."""
+    for hunt in hunts:
+        if hunt.caught:
+            lines = (
+                f"# {hunt.name}, in the world {hunt.scenario} of bk-chaos explore: {hunt.invariant} ({hunt.clause})",
+                *hunt.story,
+            )
+            path = folder / f"{hunt.name}.txt"
+            try:
+                path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+            except OSError as error:
+                fail(f"{path} cannot be written: {error.strerror}")
+
+
 def _row(hunt: MutantHunt, seeds: int) -> tuple[object, ...]:
     if not hunt.caught:
         return hunt.name, "NO", "", "", _how(hunt), f"> {seeds}", f"{hunt.cpu_seconds:.1f}"
@@ -160,4 +176,5 @@ def _how(hunt: MutantHunt) -> str:
 
 
 def _sizes(hunt: MutantHunt) -> tuple[object, object]:
-    return ("", "") if hunt.shrunk_steps is None else (hunt.shrunk_steps, hunt.shrunk_operations)
+    steps, operations = hunt.shrunk_steps, hunt.shrunk_operations
+    return "" if steps is None else steps, "" if operations is None else operations

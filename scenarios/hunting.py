@@ -31,6 +31,8 @@ class MutantHunt:
     ``clause`` is the first of those expected to break that did. What is ``shrunk`` is told of the smallest plan that still breaks
     it, if one was looked for (:func:`~scenarios.shrinking.hunted.shrink_caught`).
 
+    What worlds of machines show is shrunk anyway; ``story`` has the moves that are left, in words.
+
     ``tier`` is what was searched: ``machines`` in their world, or runs over ``objects`` or ``bytes``. ``policy`` is how:
     ``walks`` or ``search`` of machines, the schedule of runs, "" if plans keep theirs.
     """
@@ -48,6 +50,7 @@ class MutantHunt:
     shrunk_steps: int | None = None
     shrunk_operations: int | None = None
     shrunk_cpu_seconds: float | None = None
+    story: tuple[str, ...] = ()
 
     @property
     def invariant(self) -> str:
@@ -224,4 +227,5 @@ def _hunted_in_world(unit: _InWorld) -> MutantHunt:
         runs=1 if found.is_search else tried,
         cpu_seconds=cpu_seconds,
         shrunk_steps=len(found.schedule),
+        story=tuple(found.story),
     )
