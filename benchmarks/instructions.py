@@ -1,0 +1,228 @@
+"""What an append takes of the client, in instructions: exact, because time on a busy machine tells little.
+
+Valgrind runs the client and counts what its processor would execute while it appends, without start, first entries and end. There
+is no network: a bookie's socket is an object
+that forgets what is written to it, and at the next turn of the loop acknowledges it, in chunks of ``--chunk`` answers. It
+takes the acknowledgements from where the client waits for them, so it adds next to nothing. System calls and the memory's
+speed are not counted; :mod:`benchmarks.append` measures them. ``--bytecodes`` counts the interpreter's instead of the
+processor's, which needs no Valgrind: those of the client and of asyncio.
+
+    python -m benchmarks.instructions
+    python -m benchmarks.instructions --core cython --protocol 2 --size 1024 --functions 40
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import random
+import re
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, Any, Final, cast
+
+import typer
+
+from benchmarks.measuring import LOOPS, run_on
+from bkclient import BookKeeper, ClientConfig
+from bkclient._core import CORES, VARIABLE, is_built
+from bkclient.metadata.base import BookieAddress
+from bkclient.metadata.memory import MemoryMetadataService
+from bkclient.transport.link import NewConnection
+from bkclient.transport.linked import LinkTransport
+from bkclient.transport.tcp import TcpConnector, TcpTransport
+from bkclient.transport.tcp_config import TcpTransportConfig
+
+BOOKIES: Final = ("b0", "b1", "b2")
+WINDOW: Final = 1000
+#: Entries before anything is counted, and those that are.
+WARM, COUNTED = 2_000, 6_000
+THERE: Final = [name for name in CORES if name == "python" or is_built()]
+
+
+class _Socket:
+    """What a connection takes for its transport."""
+
+    def __init__(self, stream: Any, chunk: int) -> None:
+        self._stream = stream
+        self._chunk = chunk
+        self._loop = asyncio.get_running_loop()
+        self._is_open = True
+        self._sent = 0
+
+    def writelines(self, buffers: list[bytes]) -> None:  # noqa: ARG002 - they are forgotten
+        self._sent = len(self._stream.connection.adds)
+        self._loop.call_soon(self._answer)
+
+    def _answer(self) -> None:
+        stored = list(itertools.islice(self._stream.connection.adds, self._sent))
+        for at in range(0, len(stored), self._chunk):
+            data = b"".join(stored[at : at + self._chunk])
+            while data:
+                free = self._stream.get_buffer(-1)
+                size = min(len(free), len(data))
+                free[:size] = data[:size]
+                self._stream.buffer_updated(size)
+                data = data[size:]
+        self._sent = 0
+
+    def abort(self) -> None:
+        if self._is_open:
+            self._is_open = False
+            self._loop.call_soon(self._stream.connection_lost, None)
+
+    close = abort
+
+    def is_closing(self) -> bool:
+        return not self._is_open
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def set_write_buffer_limits(self, *_: int) -> None: ...
+
+    def get_extra_info(self, name: str) -> Any:
+        return self if name == "socket" else None
+
+    def setsockopt(self, *_: int) -> None: ...
+
+
+class _Connector(TcpConnector):
+    def __init__(self, config: TcpTransportConfig, chunk: int) -> None:
+        super().__init__(_resolve, config, None)
+        self._per_chunk = chunk
+
+    async def connect(self, bookie_id: str, protocol_version: int, new: NewConnection) -> None:
+        stream = self.new_stream(bookie_id, protocol_version, new)
+        stream.connection_made(cast("asyncio.Transport", _Socket(stream, self._per_chunk)))
+
+
+class _Transport(TcpTransport):
+    def __init__(self, config: TcpTransportConfig, chunk: int) -> None:
+        connector = _Connector(config, chunk)
+        LinkTransport.__init__(self, config, connector, rng=random.Random(1))
+        self.txn_ids = connector.txn_ids  # type: ignore[misc]  # in place of those of its own connector
+
+
+async def _resolve(bookie_id: str) -> BookieAddress:
+    return BookieAddress(bookie_id, 1)
+
+
+def instrument(switch: str) -> None:
+    """Have Valgrind count from now on, or no more."""
+    subprocess.run(["callgrind_control", f"--instr={switch}", str(os.getpid())], check=True, stdout=subprocess.DEVNULL)
+
+
+class Bytecodes:
+    """Counts what the interpreter executes in functions that are called while it is switched on."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self, switch: str) -> None:
+        """Count from now on, or no more."""
+        sys.settrace(self._on_event if switch == "on" else None)
+
+    def _on_event(self, frame: FrameType, event: str, _: object) -> Any:
+        code = frame.f_code
+        if code.co_filename == __file__ or "expire" in code.co_qualname:
+            return None  # what stands for bookies; and what is done when time has passed
+        frame.f_trace_lines, frame.f_trace_opcodes = False, True
+        self.count += event == "opcode"
+        return self._on_event
+
+
+async def appends(count: Callable[[str], None], protocol: int, size: int, ledgers: int, chunk: int) -> None:
+    """What a child does: appends to ``ledgers`` in turn, as many in flight as the window takes."""
+    config = ClientConfig().with_changes(
+        connections={"protocol_version": protocol},
+        limits={"max_in_flight_entries": WINDOW, "max_client_in_flight_entries": max(2, WINDOW)},
+        writing={"explicit_lac_interval_s": 0.0},
+        timeouts={"add_s": 600.0},
+    )
+    transport = _Transport(TcpTransportConfig.of_client(config), chunk)
+    rng = random.Random(2)
+    payload = bytes(size)
+    async with MemoryMetadataService().session(rng=rng) as store:
+        for bookie_id in BOOKIES:
+            await store.register_bookie(bookie_id, BookieAddress(bookie_id, 1))
+        async with BookKeeper(store, transport, config=config, rng=rng) as client:
+            quorums: dict[str, Any] = {"ensemble_size": 3, "write_quorum_size": 3, "ack_quorum_size": 2}
+            writers = [await client.create_ledger(**quorums) for _ in range(ledgers)]
+            for writer in writers:
+                await writer.append(payload)
+            in_turn = itertools.cycle(writers)
+            for writer in itertools.islice(in_turn, WARM):
+                await writer.submit(payload)
+            count("on")
+            for writer in itertools.islice(in_turn, COUNTED):
+                await writer.submit(payload)
+            count("off")
+            for writer in writers:
+                await writer.flush()
+                await writer.close()
+
+
+def counted(what: str, arguments: list[str], core: str, file: Path) -> int:
+    """Instructions or bytecodes of one run."""
+    valgrind = ["valgrind", "--tool=callgrind", "--instr-atstart=no", f"--callgrind-out-file={file}"]
+    command = [*(valgrind if what == "instructions" else ()), sys.executable, "-m", "benchmarks.instructions"]
+    environment = {**os.environ, VARIABLE: core, "PYTHONHASHSEED": "0"}
+    command += ["child", what, *arguments]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    found = re.search(r"Collected : (\d+)", done.stderr + done.stdout)
+    if done.returncode or found is None:
+        raise SystemExit(done.stderr)
+    return int(found[1])
+
+
+def main(
+    core: Annotated[list[str], typer.Option(help="Python, or the compiled core; again for both.")] = THERE,
+    protocol: Annotated[list[int], typer.Option(help="Protocol version; again for both.")] = [3, 2],  # noqa: B006
+    size: Annotated[list[int], typer.Option(help="Bytes of payload.")] = [100, 1024],  # noqa: B006
+    ledgers: Annotated[int, typer.Option(help="How many are appended to in turn.")] = 1,
+    chunk: Annotated[list[int], typer.Option(help="Acknowledgements that arrive together.")] = [32],  # noqa: B006
+    loop: Annotated[str, typer.Option(help="Event loop.")] = LOOPS[0],
+    functions: Annotated[int, typer.Option(help="Tell of so many functions of the processor, too.")] = 0,
+    bytecodes: Annotated[bool, typer.Option(help="Count those of the interpreter instead.")] = False,  # noqa: FBT002
+) -> None:
+    """Count the instructions of an append."""
+    unit = "bytecodes" if bytecodes else "instructions"
+    for version, payload, together, name in itertools.product(protocol, size, chunk, core):
+        arguments = [loop, *map(str, (version, payload, ledgers, together))]
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "callgrind"
+            each = counted(unit, arguments, name, file) / COUNTED
+            what = f"v{version}, {payload} B, {ledgers} ledgers, chunks of {together}, {name}"
+            print(f"{what}: {each:,.0f} {unit} of an append", flush=True)
+            if functions and not bytecodes:
+                _tell(file, functions)
+
+
+def _tell(file: Path, most: int) -> None:
+    told = subprocess.run(
+        ["callgrind_annotate", "--threshold=100", str(file)], capture_output=True, text=True, check=True
+    )
+    totals: Counter[str] = Counter()
+    for count, name in re.findall(
+        r"^\s*([\d,]+) \([^)]*\)\s+(?:\S*:)?(.+?)(?: \[.*)?$", told.stdout, flags=re.MULTILINE
+    ):
+        totals[name] += int(count.replace(",", ""))
+    for name, count in totals.most_common(most):
+        print(f"{count / COUNTED:10,.0f}  {name}")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["child"]:
+        traced = Bytecodes()
+        meter: Callable[[str], None] = instrument if sys.argv[2] == "instructions" else traced
+        run_on(sys.argv[3], appends(meter, *map(int, sys.argv[4:])))
+        print(f"Collected : {traced.count}")
+    else:
+        typer.run(main)
