@@ -24,6 +24,8 @@ import asyncio
 from collections import OrderedDict
 from typing import Final
 
+from bkclient._core import has_twins
+
 __all__ = ["ClientWindow", "WriterWindow"]
 
 
@@ -272,3 +274,6 @@ class WriterWindow(_Line):
         for waiter in self._own:
             if not waiter.done():
                 waiter.set_result(None)
+
+
+has_twins("confirming", WriterWindow, "give_back", bind="bind_window", knows=(ClientWindow,))

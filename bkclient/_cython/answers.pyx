@@ -1,15 +1,17 @@
-"""Chunks of answers: twins of :meth:`bkclient.wire.connection.ClientConnection.found` and of what takes acknowledgements out of one.
+"""Chunks of answers: twins of what takes acknowledgements and entries out of what a connection received.
 
 Whole frames only are looked at, within the bytes that arrived. What is not recognised stays where it is, for the definitions of all
 other answers.
 """
 
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.dict cimport PyDict_DelItem, PyDict_GetItemWithError
 from cpython.object cimport PyObject
-from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from libc.stdint cimport uint32_t
 from libc.string cimport memcmp, memcpy
+
+from bkclient._cython.slots cimport got, is_a, number, offset_of, put
 
 cdef extern from "checksum.h":
     uint32_t bk_be32(const unsigned char *source) nogil
@@ -30,6 +32,25 @@ cdef const unsigned char *_SUCCESS = b"\x10\x00\xa2\x06"
 cdef const unsigned char *_GOOD = b"\x02\x02\x00\x00\x00\x00\x00\x00"
 
 cdef object _max_lac_in = None
+cdef object _connection = None
+cdef object _frames = None
+cdef object _load = None
+cdef object _buffer_updated = None
+cdef object _get_buffer = None
+cdef Py_ssize_t _largest_buffer = 0
+
+cdef struct FramesSlots:
+    Py_ssize_t data, start, end, view, parts
+
+cdef struct ConnectionSlots:
+    Py_ssize_t adds, error, frames, load, wanted
+
+cdef struct LoadSlots:
+    Py_ssize_t requests, bytes
+
+cdef LoadSlots _load_at
+cdef FramesSlots _frames_at
+cdef ConnectionSlots _connection_at
 
 
 def bind(module, max_lac_in):
@@ -39,13 +60,114 @@ def bind(module, max_lac_in):
     return {"taken": taken, "runs_of": runs_of, "bodies_in": bodies_in}
 
 
+def bind_frames(frames, largest_buffer):
+    """Learn of the buffer's class and how large it becomes; returns the twin by name."""
+    global _frames, _get_buffer, _largest_buffer
+    _frames_at.data = offset_of(frames, "_data")
+    _frames_at.start = offset_of(frames, "_start")
+    _frames_at.end = offset_of(frames, "_end")
+    _frames_at.view = offset_of(frames, "_view")
+    _frames_at.parts = offset_of(frames, "_parts")
+    _get_buffer, _largest_buffer = frames.get_buffer, largest_buffer
+    _frames = frames
+    return {"get_buffer": get_buffer}
+
+
+def bind_connection(connection, load):
+    """Learn of the classes of connections and loads; returns the twin by name."""
+    global _connection, _buffer_updated, _load
+    _load_at.requests = offset_of(load, "requests")
+    _load_at.bytes = offset_of(load, "bytes")
+    _load = load
+    _connection_at.adds = offset_of(connection, "adds")
+    _connection_at.error = offset_of(connection, "_error")
+    _connection_at.frames = offset_of(connection, "frames")
+    _connection_at.load = offset_of(connection, "load")
+    _connection_at.wanted = offset_of(connection, "_wanted")
+    _buffer_updated = connection.buffer_updated
+    _connection = connection
+    return {"buffer_updated": buffer_updated}
+
+
+def get_buffer(self):
+    """Twin of the definition."""
+    cdef Py_ssize_t end, capacity
+    if type(self) is not _frames or got(self, _frames_at.parts) is not None:
+        return _get_buffer(self)
+    end, capacity = number(self, _frames_at.end), PyByteArray_GET_SIZE(<bytearray?>got(self, _frames_at.data))
+    if number(self, _frames_at.start) == end:
+        if end == capacity and capacity < _largest_buffer:
+            return _get_buffer(self)  # which is to become larger
+        put(self, _frames_at.start, 0)
+        put(self, _frames_at.end, 0)
+        end = 0
+    elif number(self, _frames_at.start) > 0 or end == capacity:
+        return _get_buffer(self)  # there may be too little room
+    return got(self, _frames_at.view)[end:]
+
+
+def buffer_updated(self, size):
+    """Twin of the definition."""
+    cdef bytearray data
+    cdef dict adds
+    cdef list acknowledged
+    cdef const unsigned char *received
+    cdef Py_ssize_t start, end, position
+    cdef long long total = 0
+    if not is_a(self, _connection):
+        return _buffer_updated(self, size)
+    frames = got(self, _connection_at.frames)
+    if type(frames) is not _frames or got(frames, _frames_at.parts) is not None:
+        return _buffer_updated(self, size)
+    put(frames, _frames_at.end, got(frames, _frames_at.end) + size)
+    adds, data = got(self, _connection_at.adds), got(frames, _frames_at.data)
+    acknowledged = []
+    if not adds or got(self, _connection_at.wanted) or got(self, _connection_at.error) is not None:
+        return acknowledged
+    start, end = number(frames, _frames_at.start), min(number(frames, _frames_at.end), PyByteArray_GET_SIZE(data))
+    assert start >= 0, "a buffer begins at its beginning"
+    received = <const unsigned char *>PyByteArray_AS_STRING(data) + start
+    if end - start <= PREFIX or received[0] or received[1] or received[2]:
+        return acknowledged
+    position = _taken(received, end - start, adds, acknowledged, &total)
+    if acknowledged:
+        put(frames, _frames_at.start, start + position)
+        _take_off(got(self, _connection_at.load), len(acknowledged), total)
+    return acknowledged
+
+
+cdef int _take_off(object load, Py_ssize_t requests, long long size) except -1:
+    if type(load) is not _load:
+        load.take_off(size, requests)
+        return 0
+    left, bytes_left = got(load, _load_at.requests) - requests, got(load, _load_at.bytes) - size
+    put(load, _load_at.requests, left)
+    put(load, _load_at.bytes, bytes_left)
+    assert (left > 0 and bytes_left >= 0) or left == bytes_left == 0, "what is outstanding is counted once"
+    return 0
+
+
+cdef bint is_used_up(object frames) except -1:
+    """Whether nothing is left of what was received; False as well if that takes more than a look."""
+    if type(frames) is not _frames or got(frames, _frames_at.parts) is not None:
+        return False
+    return got(frames, _frames_at.start) == got(frames, _frames_at.end)
+
+
 def taken(bytes chunk, dict adds):
     """Twin of the definition."""
-    cdef const unsigned char *data = <const unsigned char *>PyBytes_AS_STRING(chunk)
-    cdef Py_ssize_t size = PyBytes_GET_SIZE(chunk), position = 0, following
     cdef list acknowledged = []
+    cdef long long total = 0
+    position = _taken(<const unsigned char *>PyBytes_AS_STRING(chunk), PyBytes_GET_SIZE(chunk), adds, acknowledged, &total)
+    return acknowledged, position, total
+
+
+cdef Py_ssize_t _taken(
+    const unsigned char *data, Py_ssize_t size, dict adds, list acknowledged, long long *total
+) except -1:
+    """Take out what the first frames acknowledge; returns where these end. No code of Python runs meanwhile."""
+    cdef Py_ssize_t position = 0, following
     cdef PyObject *found
-    cdef object total = 0
     while size - position > PREFIX:
         following = position + PREFIX + data[position + PREFIX - 1]
         if following > size:
@@ -56,10 +178,10 @@ def taken(bytes chunk, dict adds):
             break
         add = <tuple?><object>found
         acknowledged.append(add)
-        total += add[3]
+        total[0] += <long long>add[3]
         PyDict_DelItem(adds, key)
         position = following
-    return acknowledged, position, total
+    return position
 
 
 def runs_of(list adds):

@@ -224,13 +224,14 @@ class PendingAdds(Value):
             return self.acknowledge_each(bookie_id, entry_ids)
         size, quorum, has_any = sizes.ensemble_size, sizes.ack_quorum_size, False
         bit = 1 << ensemble.index(bookie_id)
-        write_sets = None if sizes.write_quorum_size == size else sizes.masks
-        for entry_id in entry_ids:
-            add = pending.get(entry_id)
-            if add is None or not (write_sets is None or write_sets[entry_id % size] & bit):
+        if sizes.write_quorum_size < size:
+            write_sets = sizes.masks
+            entry_ids = [entry_id for entry_id in entry_ids if write_sets[entry_id % size] & bit]
+        for add in map(pending.get, entry_ids):
+            if add is None:
                 continue
             acknowledged = add.acknowledged = add.acknowledged | bit
-            if acknowledged.bit_count() >= quorum and not add.has_quorum:
+            if not add.has_quorum and acknowledged.bit_count() >= quorum:
                 add.has_quorum = has_any = True
         return has_any
 

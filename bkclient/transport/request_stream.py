@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, Protocol
 
+from bkclient._core import has_twins
 from bkclient.errors import Code, IllegalOperation
 from bkclient.transport.adds import AddReplies
 from bkclient.transport.base import ReplyHandler
@@ -21,7 +22,7 @@ from bkclient.transport.tcp_config import TcpTransportConfig
 from bkclient.wire import chunks
 from bkclient.wire.connection import Answer, ClientConnection, FoundBody, SentAdd
 from bkclient.wire.errors import FrameTooLarge
-from bkclient.wire.messages import AddRequest, Operation, Request, Response, Status, code_for_status
+from bkclient.wire.messages import Operation, Request, Response, Status, code_for_status
 from bkclient.wire.outstanding import KeyInUse
 
 __all__ = ["Handler", "RequestStream", "StreamOwner", "deliver", "reason_of"]
@@ -272,13 +273,14 @@ class RequestStream(ABC):
             self._works()
         self._numbers[self.bookie_id] = self._number
         bookie_id = self.bookie_id
+        handler: Any  # cast() is a function, which every run would call
         for handler, entry_ids in chunks.runs_of(adds):
-            if type(entry_ids) is not list:
+            if not isinstance(entry_ids, list):
                 assert callable(handler), "requests are submitted with the function to call"
-                deliver(handler, bookie_id, cast("AddRequest", entry_ids), Code.OK)
+                deliver(handler, bookie_id, entry_ids, Code.OK)
                 continue
             try:  # as in _hand_over(), whose call every run would cost
-                cast("AddReplies", handler).on_adds_stored(bookie_id, entry_ids)
+                handler.on_adds_stored(bookie_id, entry_ids)
             except Exception as error:  # noqa: BLE001 - as in deliver()
                 report_failed(handler, error)
 
@@ -287,9 +289,10 @@ class RequestStream(ABC):
         if self.state is not _WORKING:
             self._works()
         self._numbers[self.bookie_id] = self._number
+        handler: Any  # as in _stored()
         for handler, bodies in found:
             try:
-                cast("ReadReplies", handler).on_found(self.bookie_id, bodies)
+                handler.on_found(self.bookie_id, bodies)
             except Exception as error:  # noqa: BLE001 - as in deliver()
                 report_failed(handler, error)
 
@@ -344,3 +347,11 @@ class RequestStream(ABC):
             deliver_failure(handler, self.bookie_id, request, Code.TIMEOUT)
         if self.connection.outstanding_requests:  # which these handlers may have sent, in a turn that had begun
             self._look_later()
+
+
+has_twins(
+    "receiving",
+    RequestStream,
+    "_stored",
+    knows=(ClientConnection, chunks, deliver, report_failed, _WORKING, Code.OK),
+)

@@ -14,6 +14,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import cast
 
+from bkclient._core import has_twins
 from bkclient.errors import Code, Refusal
 from bkclient.transport.handshake import UNANSWERED, refusal_in, socket_closed
 from bkclient.transport.outgoing import Outgoing, chunk_bytes_for
@@ -97,13 +98,18 @@ class Stream(RequestStream, asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - the frame buffer knows better
         """See :class:`asyncio.BufferedProtocol`."""
-        return self.connection.get_buffer()
+        return self.connection.frames.get_buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
         """See :class:`asyncio.BufferedProtocol`."""
+        if stored := self.connection.buffer_updated(nbytes):
+            self._stored(stored)
+        if self.connection.reads or self.connection.frames.has_frame or self._owner.needs_care:
+            self._take_rest()
+
+    def _take_rest(self) -> None:
+        """Take what was received besides acknowledgements of adds, and tell the owner of what was answered."""
         try:
-            if stored := self.connection.buffer_updated(nbytes):
-                self._stored(stored)
             if self.connection.reads and (found := self.connection.found()):
                 self._found(found)
             if self.connection.frames.has_frame:
@@ -171,3 +177,6 @@ class Stream(RequestStream, asyncio.BufferedProtocol):
 
     def _unsent_bytes(self) -> int:
         return self._outgoing.size + (0 if self._transport is None else self._transport.get_write_buffer_size())
+
+
+has_twins("receiving", Stream, "buffer_updated", bind="bind_tcp")

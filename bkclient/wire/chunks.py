@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 import sys
+from operator import itemgetter
 from typing import Final, TypeVar
 
 from bkclient._core import has_twins
@@ -33,6 +34,10 @@ FoundBody = tuple[int, bytes, int | None]
 """``(entry id, body, LAC)`` of a good answer to a read; the LAC is None if the bookie tells none."""
 
 _PREFIX: Final = struct.Struct(">I")
+#: The bytes of the frame of an add.
+_SIZE_OF: Final = itemgetter(3)
+#: What :meth:`bkclient.wire.connection.ClientConnection.send_add` registers is known by.
+_IDS: Final = {int}
 
 
 def taken(chunk: bytes, adds: dict[bytes, SentAdd[Token]]) -> tuple[list[SentAdd[Token]], int, int]:
@@ -41,23 +46,37 @@ def taken(chunk: bytes, adds: dict[bytes, SentAdd[Token]]) -> tuple[list[SentAdd
     ``adds`` are kept under the whole frame of their acknowledgement, which has less than 256 bytes. Returns what was taken, where
     the frames end, and the bytes of the adds' own frames.
     """
-    position, size = 0, 0
-    last = len(chunk) - PREFIX_SIZE
+    position, last = 0, len(chunk) - PREFIX_SIZE
     take = adds.pop
-    acknowledged = []
+    acknowledged: list[SentAdd[Token]] = []
     while position < last:
-        following = position + PREFIX_SIZE + chunk[position + PREFIX_SIZE - 1]
-        add = take(chunk[position:following], None)
-        if add is None:
+        # One frame is as long as the one before, as a rule. What is cut to a length that is not its own is no key.
+        size = PREFIX_SIZE + chunk[position + PREFIX_SIZE - 1]
+        for start in range(position, last, size):
+            add = take(chunk[start : start + size], None)
+            if add is None:
+                break
+            acknowledged.append(add)
+        else:
+            position = start + size
+            break
+        if start == position:
             break  # it says something else, or is not complete
-        acknowledged.append(add)
-        size += add[3]
-        position = following
-    return acknowledged, position, size
+        position = start
+    return acknowledged, position, sum(map(_SIZE_OF, acknowledged))
 
 
 def runs_of(adds: list[SentAdd[Token]]) -> list[tuple[Token, AddRequest | list[int]]]:
     """By who is to be told: the entry ids of adds that come one after the other, and what was sent as a request by itself."""
+    if adds and adds[0][1] is adds[-1][1]:
+        requests, tokens, _, _ = zip(*adds, strict=True)
+        if tokens.count(tokens[0]) == len(tokens) and set(map(type, requests)) == _IDS:
+            return [(tokens[0], list(requests))]
+    return runs_of_each(adds)
+
+
+def runs_of_each(adds: list[SentAdd[Token]]) -> list[tuple[Token, AddRequest | list[int]]]:
+    """What :func:`runs_of` does, in the words in which it is defined."""
     runs: list[tuple[Token, AddRequest | list[int]]] = []
     position, count = 0, len(adds)
     while position < count:

@@ -33,6 +33,7 @@ import itertools
 from collections.abc import Collection, Iterator, Sequence
 from typing import Final, Generic, Protocol, TypeVar
 
+from bkclient._core import has_twins
 from bkclient.wire import chunks, v2, v3
 from bkclient.wire.answers import check_answer
 from bkclient.wire.chunks import FoundBody, SentAdd, SentRead
@@ -394,6 +395,9 @@ class ClientConnection(Generic[Token]):
                 f"an answer about entry {response.entry_id} of ledger {response.ledger_id} to the add of another"
             )
         return self.adds.pop(found)  # a refusal need not name any
+
+
+has_twins("answers", ClientConnection, "buffer_updated", bind="bind_connection", knows=(Load,))
 
 
 def _request_of(read: SentRead[Token]) -> ReadRequest:

@@ -13,6 +13,7 @@ import struct
 from collections.abc import Iterator
 from typing import Final
 
+from bkclient._core import has_twins
 from bkclient.wire.errors import FrameTooLarge
 
 __all__ = ["DEFAULT_MAX_FRAME_SIZE", "PREFIX_SIZE", "FrameBuffer", "frame"]
@@ -195,6 +196,9 @@ class FrameBuffer:
         self._start, self._end = 0, kept
         self._data = data
         self._view = memoryview(data)
+
+
+has_twins("answers", FrameBuffer, "get_buffer", bind="bind_frames", knows=(_LARGEST_BUFFER,))
 
 
 class _Parts:

@@ -15,9 +15,8 @@ __all__ = ["settle"]
 def settle(futures: dict[int, asyncio.Future[int]], entries: Sequence[NewEntry]) -> int:
     """Take the futures of ``entries`` out and complete them with the entries' ids; returns the bytes of the payloads."""
     size = 0
-    for entry in entries:
-        entry_id = entry.entry_id
-        size += len(entry.payload)
+    for entry_id, payload, _, _ in entries:
+        size += len(payload)
         future = futures.pop(entry_id)
         if not future.done():
             future.set_result(entry_id)

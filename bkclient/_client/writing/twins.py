@@ -1,4 +1,8 @@
-"""The way of an append through all layers, for its twin in the compiled core: which functions are on it."""
+"""The way of an append through all layers, there and back, for its twins in the compiled core: which functions are on it.
+
+There one twin does what all functions do, so it has to know of each whether it is still the one that was written; on the way back
+each calls the next by its name.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +11,17 @@ from typing import Any, Final
 from bkclient._client.core import ClientCore
 from bkclient._client.home_loop import running_loop
 from bkclient._client.window import ClientWindow, WriterWindow
+from bkclient._client.writing import settling
+from bkclient._client.writing.flushes import Flushes
 from bkclient._client.writing.shell import WriterShell
 from bkclient._core import has_twins, ways_of
 from bkclient.protocol.adds import PendingAdds, members_of
 from bkclient.protocol.append import AppendMachine, WriterState
 from bkclient.protocol.append_options import AppendOptions
+from bkclient.protocol.ensemble import BookieMemory
 from bkclient.protocol.ensemble_change import Membership
 from bkclient.protocol.quorum import QuorumSizes
+from bkclient.protocol.reconnect import ReconnectCheck
 from bkclient.transport.bulk import LedgerAdds
 from bkclient.wire.entry import EntryCodec
 from bkclient.wire.v2 import AddPacketEncoder
@@ -55,4 +63,14 @@ has_twins(
         running_loop,
         [(owner, name, ways_of(owner, name)) for owner, name in ON_THE_WAY],
     ),
+)
+
+has_twins("confirming", WriterShell, "on_adds_stored", "confirm_adds", knows=(ReconnectCheck, Flushes, settling))
+has_twins(
+    "confirming",
+    AppendMachine,
+    "acknowledged",
+    "_complete",
+    bind="bind_machine",
+    knows=(AppendOptions, Membership, BookieMemory, WriterState.CHANGING),
 )

@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import random
 import struct
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any, cast
 
 import pytest
@@ -18,17 +20,25 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bkclient import BookKeeper, ClientConfig, ConnectionSettings, LedgerWriter, LimitSettings
+from bkclient._client.window import WriterWindow
+from bkclient._client.writing import settling
 from bkclient._client.writing.twins import ON_THE_WAY, WriterShell
-from bkclient._core import using_core
+from bkclient._core import using_core, ways_of
 from bkclient.errors import BookKeeperError, IllegalOperation
 from bkclient.metadata.base import BookieAddress
 from bkclient.metadata.memory import MemoryMetadataService
 from bkclient.protocol.adds import PendingAdds
+from bkclient.protocol.append import AppendMachine
 from bkclient.transport.link import NewConnection
 from bkclient.transport.linked import LinkTransport
+from bkclient.transport.request_stream import RequestStream
 from bkclient.transport.tcp import TcpConnector, TcpTransport
 from bkclient.transport.tcp_config import TcpTransportConfig
+from bkclient.transport.tcp_stream import Stream
+from bkclient.wire import chunks
+from bkclient.wire.connection import ClientConnection
 from bkclient.wire.envelope import ReceivedRequest
+from bkclient.wire.framing import FrameBuffer
 from bkclient.wire.messages import AddRequest, AddResponse, Status
 from bkclient.wire.server_connection import ServerConnection
 from tests.bkclient.core.both_cores import needs_compiled_core, same_in_both
@@ -135,33 +145,40 @@ def transport_of(config: ClientConfig) -> tuple[TcpTransport, Connector]:
     return transport, connector
 
 
-async def played(version: int, write_quorum: int, steps: list[tuple[Any, ...]]) -> list[Any]:
-    """What a writer with a window of six entries does and leaves behind."""
+@asynccontextmanager
+async def a_writer(version: int, write_quorum: int) -> AsyncIterator[tuple[LedgerWriter, Connector]]:
+    """A writer with a window of six entries, which is not closed, and what connects it to bookies."""
     limits = LimitSettings(max_in_flight_entries=6, max_in_flight_bytes=30_000)
     config = ClientConfig(limits=limits, connections=ConnectionSettings(protocol_version=version))
     transport, connector = transport_of(config)
     rng = random.Random(2)
-    seen: list[Any] = []
-    futures: list[asyncio.Future[int]] = []
     async with MemoryMetadataService().session(rng=rng) as store:
         for bookie_id in BOOKIES:
             await store.register_bookie(bookie_id, BookieAddress(bookie_id, 1))
         async with BookKeeper(store, transport, config=config, rng=rng) as client:
             quorums: dict[str, Any] = {"write_quorum_size": write_quorum, "ack_quorum_size": min(2, write_quorum)}
-            writer = await client.create_ledger(ensemble_size=3, **quorums)
-            for step in [("append", 5), ("turn",), ("turn",), *steps, ("turn",)]:
-                await _take(step, writer, connector, futures)
-                seen.append(state_of(writer))
-            for _ in range(20):
-                for socket in connector.sockets.values():
-                    socket.answer(1000, "ok")
-                await asyncio.sleep(0)
-            try:
-                await writer.close()
-            except BookKeeperError as error:
-                seen.append(str(error))
-            seen += [outcome_of(future) for future in futures]
-            seen += [(socket.bookie_id, b"".join(socket.written)) for socket in connector.sockets.values()]
+            yield await client.create_ledger(ensemble_size=3, **quorums), connector
+
+
+async def played(version: int, write_quorum: int, steps: list[tuple[Any, ...]]) -> list[Any]:
+    """What a writer does and leaves behind."""
+    seen: list[Any] = []
+    futures: list[asyncio.Future[int]] = []
+    async with a_writer(version, write_quorum) as (writer, connector):
+        for step in [("append", 5), ("turn",), ("turn",), *steps, ("turn",)]:
+            await _take(step, writer, connector, futures)
+            seen.append(state_of(writer))
+            seen += [state_of_connection(socket) for socket in connector.sockets.values()]
+        for _ in range(20):
+            for socket in connector.sockets.values():
+                socket.answer(1000, "ok")
+            await asyncio.sleep(0)
+        try:
+            await writer.close()
+        except BookKeeperError as error:
+            seen.append(str(error))
+        seen += [outcome_of(future) for future in futures]
+        seen += [(socket.bookie_id, b"".join(socket.written)) for socket in connector.sockets.values()]
     return seen
 
 
@@ -205,6 +222,12 @@ def state_of(writer: LedgerWriter) -> Any:
     return machine_of(writer).snapshot(), counted, sorted(shell.futures)
 
 
+def state_of_connection(socket: Socket) -> Any:
+    connection = socket.stream.connection
+    counted = (len(connection.frames), connection.load.requests, connection.load.bytes)
+    return socket.stream.state, counted, list(connection.adds)
+
+
 def outcome_of(future: Any) -> Any:
     if isinstance(future, str):
         return future
@@ -231,9 +254,9 @@ STORED = [("append", 100), ("append", 100), ("turn",), ("answer", 0, 9, "ok"), (
 def test_an_ordinary_append_is_done_by_the_compiled_core_alone(monkeypatch: Any) -> None:
     """Otherwise the tests above would compare the definition with itself."""
     called: list[str] = []
-    for owner, name in ((WriterShell, "_watch"), (WriterShell, "confirm_adds"), (PendingAdds, "acknowledge_each")):
-        monkeypatch.setattr(owner, name, noting(called, name, getattr(owner, name)))
-    with using_core("cython"):
+    with using_core("cython"), monkeypatch.context() as patch:
+        for owner, name in ((WriterShell, "_watch"), (WriterShell, "confirm_adds"), (PendingAdds, "acknowledge_each")):
+            patch.setattr(owner, name, noting(called, name, getattr(owner, name)))
         asyncio.run(played(3, 3, [*STORED, ("append", 100), ("turn",)]))
     assert called.count("confirm_adds") >= 2
     assert "acknowledge_each" not in called
@@ -247,12 +270,66 @@ def noting(called: list[str], name: str, function: Callable[..., Any]) -> Callab
     return noted
 
 
+#: What acknowledgements go through.
+ON_THE_WAY_BACK: tuple[tuple[Any, str], ...] = (
+    (FrameBuffer, "get_buffer"),
+    (Stream, "buffer_updated"),
+    (ClientConnection, "buffer_updated"),
+    (RequestStream, "_stored"),
+    (chunks, "runs_of"),
+    (WriterShell, "on_adds_stored"),
+    (AppendMachine, "acknowledged"),
+    (PendingAdds, "acknowledge_all"),
+    (AppendMachine, "_complete"),
+    (PendingAdds, "complete"),
+    (WriterShell, "confirm_adds"),
+    (settling, "settle"),
+    (WriterWindow, "give_back"),
+)
+
+
 def test_a_function_on_the_way_that_is_replaced_is_called(monkeypatch: Any) -> None:
     """Planted defects replace functions, before a run or in the middle of it; no twin may hide them."""
     with using_core("cython"):
-        for owner, name in ON_THE_WAY:
+        for owner, name in (*ON_THE_WAY, *ON_THE_WAY_BACK):
             called: list[str] = []
             with monkeypatch.context() as patch:
                 patch.setattr(owner, name, noting(called, name, getattr(owner, name)))
-                asyncio.run(played(2 if "Packet" in owner.__name__ else 3, 3, STORED))
+                # The first answers wait until the metadata was read over the new connections.
+                steps = [*STORED, ("turn",), ("turn",), ("turn",), ("append", 100), ("turn",)]
+                asyncio.run(played(2 if "Packet" in owner.__name__ else 3, 3, steps))
             assert called, f"{owner.__name__}.{name}"
+
+
+def test_chunks_of_acknowledgements_are_counted_by_the_compiled_core_alone() -> None:
+    """Of the definitions on the way back none is called, with one acknowledgement in a chunk or several."""
+    definitions = {ways_of(owner, name)[0].__code__: name for owner, name in ON_THE_WAY_BACK}
+    called: list[str] = []
+
+    def on_event(frame: Any, event: str, _: object) -> None:
+        if event == "call" and frame.f_code in definitions:
+            called.append(definitions[frame.f_code])
+
+    async def play() -> None:
+        async with a_writer(3, 3) as (writer, connector):
+            first = writer.append_nowait(b"for which connections are made")
+            while not first.done():
+                await asyncio.sleep(0)
+                for socket in connector.sockets.values():
+                    socket.answer(1, "ok")
+            futures = [writer.append_nowait(bytes(100)) for _ in range(5)]
+            await asyncio.sleep(0)
+            sys.setprofile(on_event)
+            for socket in connector.sockets.values():
+                socket.answer(1, "ok")
+                socket.answer(9, "ok")
+            sys.setprofile(None)
+            assert [future.result() for future in futures] == [1, 2, 3, 4, 5]
+            await writer.close()
+
+    with using_core("cython"):
+        asyncio.run(play())
+    assert not called
+    with using_core("python"):
+        asyncio.run(play())
+    assert set(called) == set(definitions.values()), "the definitions are those that were looked for"

@@ -1,0 +1,1 @@
+cdef bint is_used_up(object frames) except -1
