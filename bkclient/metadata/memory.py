@@ -56,9 +56,14 @@ class _StoredLedger:
 
     data: bytes = field(repr=False)
     version: int
+    #: What :meth:`decode` has found: all readers of a version get one value, which nothing changes.
+    _decoded: Versioned | None = field(default=None, repr=False)
 
     def decode(self, ledger_id: int) -> Versioned:
-        return Versioned(decode_ledger_metadata(ledger_id, self.data), self.version)
+        found = self._decoded
+        if found is None or found.version != self.version:
+            found = self._decoded = Versioned(decode_ledger_metadata(ledger_id, self.data), self.version)
+        return found
 
 
 @dataclass(frozen=True, slots=True)

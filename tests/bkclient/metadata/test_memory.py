@@ -13,7 +13,7 @@ import bkclient.metadata.memory as under_test
 from bkclient.errors import ClientClosed, LedgerIdOverflow, MetadataSerializationError, MetadataStoreError
 from bkclient.ledger import Fragment, LedgerMetadata
 from bkclient.metadata.base import BookieAddress
-from bkclient.metadata.codec import encode_ledger_metadata
+from bkclient.metadata.codec import decode_ledger_metadata, encode_ledger_metadata
 from bkclient.metadata.memory import MemoryMetadataService, MemoryMetadataStore
 from bkclient.metadata.opening import open_store
 from bkclient.metadata.paths import LEDGER_ID_MAX
@@ -212,3 +212,22 @@ async def test_a_snapshot_shows_what_is_stored_and_who_watches() -> None:
             end()
         left = service.snapshot()
         assert (left.ledger_watches, left.bookie_watches, left.node_watches) == ({}, 0, {})
+
+
+async def test_a_version_is_decoded_once_for_all_who_read_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    decoded: list[int] = []
+    decode = decode_ledger_metadata
+
+    def counted(ledger_id: int, data: bytes) -> LedgerMetadata:
+        decoded.append(ledger_id)
+        return decode(ledger_id, data)
+
+    monkeypatch.setattr(under_test, "decode_ledger_metadata", counted)
+    store = MemoryMetadataService().session(rng=Random(7))
+    created = await store.create_ledger(ledger(1))
+    assert [await store.read_ledger(1) for _ in range(3)] == [created] * 3
+    assert decoded == [1]
+    written = await store.write_ledger(created.metadata.closed(5, 100), created.version)
+    assert (await store.read_ledger(1)).metadata.last_entry_id == 5
+    assert (await store.read_ledger(1)) == written
+    assert decoded == [1, 1]
