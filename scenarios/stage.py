@@ -255,14 +255,16 @@ class Stage:
     # Watching ----------------------------------------------------------------------------------------------------
 
     def _on_event(self, event: Event) -> None:
-        if event.kind == Kind.META_CAS and event.fields["outcome"] == "ok":
+        kind = event.kind
+        if kind == Kind.META_CAS and event.fields["outcome"] == "ok":
             self._ensembles[event.ledger] = tuple(event.fields["fragments"][-1][1])
-        elif event.kind == Kind.APP_ACK:
+        elif kind == Kind.APP_ACK:
             self._acknowledged[event.ledger] = event.fields["entry"]
-        for predicate, action in list(self._watchers.items()):
-            if predicate(event):
-                del self._watchers[predicate]
-                self.later(0.0, action)
+        if self._watchers:
+            for predicate, action in list(self._watchers.items()):
+                if predicate(event):
+                    del self._watchers[predicate]
+                    self.later(0.0, action)
 
     def on_event(self, predicate: Callable[[Event], bool], action: Callable[[], object]) -> None:
         """Call ``action`` once, right after the first event for which ``predicate`` is true."""

@@ -172,13 +172,14 @@ _ESSENTIAL_OF_LOGS: Final[dict[str, tuple[str, ...]]] = {
 
 
 def _getter(names: tuple[str, ...]) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:
-    if len(names) >= 2:
-        return itemgetter(*names)
-    return (lambda fields: (fields[names[0]],)) if names else (lambda _fields: ())
+    # A name alone is asked for twice: a function of Python's own returns a tuple of two at once, and one of ours is a call.
+    return itemgetter(*names, names[0]) if names else (lambda _fields: ())
 
 
-_GETTERS: Final[Mapping[str, Callable[[Mapping[str, Any]], tuple[Any, ...]]]] = {
-    kind: _getter(names) for kind, names in (_ESSENTIAL | _ESSENTIAL_OF_LOGS).items()
+#: How the essential fields of an event are taken, by its kind, and whether it is one of logs.
+_GETTERS: Final[Mapping[str, tuple[Callable[[Mapping[str, Any]], tuple[Any, ...]], bool]]] = {
+    **{kind: (_getter(names), False) for kind, names in _ESSENTIAL.items()},
+    **{kind: (_getter(names), True) for kind, names in _ESSENTIAL_OF_LOGS.items()},
 }
 
 
@@ -249,34 +250,35 @@ class OnlineChecker:
     def feed(self, event: Event) -> None:
         """Take in the next event."""
         self.events += 1
-        kind = event.kind
-        getter = _GETTERS.get(kind)
-        if getter is None:
+        _, _, actor, kind, ledger_id, fields = event
+        known = _GETTERS.get(kind)
+        if known is None:
             return
+        essential, is_of_logs = known
         try:
-            if None in getter(event.fields):
+            if None in essential(fields):
                 self.skipped += 1
                 return
         except KeyError:
             self.skipped += 1  # of another version of the vocabulary
             return
-        if kind in _ESSENTIAL_OF_LOGS:
+        if is_of_logs:
             self._logs.feed(event)
             return
-        if event.ledger in self._logs.ledgers:
-            self._logs.feed_ledger(event)
-        if kind == Kind.BK_RESTART:
-            self._restarts[event.actor] = event.seq, event.fields.get("cookie")
-        ledger = self._ledgers.get(event.ledger)
+        ledger = self._ledgers.get(ledger_id)
         if ledger is None:
-            if event.ledger < 0:
+            if ledger_id < 0:
+                if kind == Kind.BK_RESTART:
+                    self._restarts[actor] = event.seq, fields.get("cookie")
                 self._feed_all(event)
                 return
-            ledger = self._ledgers[event.ledger] = _Ledger(
-                event.ledger, self._syncing, self._recording, self._restarts, self._report
+            ledger = self._ledgers[ledger_id] = _Ledger(
+                ledger_id, self._syncing, self._recording, self._restarts, self._report
             )
         elif kind == Kind.META_CAS and ledger.facts.metadata.begins_anew(event):
             ledger.end()
+        if ledger_id in self._logs.ledgers:
+            self._logs.feed_ledger(event)
         for handle in ledger.table.get(kind, ()):
             handle(event)
 

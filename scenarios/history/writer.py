@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -15,8 +16,17 @@ __all__ = ["MAGIC", "HistoryWriter"]
 
 MAGIC: Final = "bk-history"
 
-_KIND_INDEX: Final = {kind: index for index, kind in enumerate(KINDS)}
-_FLUSH_BYTES: Final = 256 * 1024
+
+def _values_of(names: tuple[str, ...]) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:
+    """What takes the values of these names out of fields, in this order."""
+    if len(names) >= 2:
+        return itemgetter(*names)
+    return (lambda fields: (fields[names[0]],)) if names else (lambda _: ())
+
+
+#: By kind: its number, how many fields it has, and what takes their values.
+_LAYOUTS: Final = {kind: (index, len(names), _values_of(names)) for index, (kind, names) in enumerate(KINDS.items())}
+_FLUSH_BYTES: Final = 64 * 1024
 
 
 class HistoryWriter:
@@ -50,7 +60,9 @@ class HistoryWriter:
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = path.open("wb")
-        self._write(self._packer.pack(self.full_header(header)))
+            self._file.write(self._packer.pack(self.full_header(header)))
+            if writes_through:
+                self._file.flush()
 
     @staticmethod
     def full_header(header: Mapping[str, Any]) -> dict[str, Any]:
@@ -65,15 +77,16 @@ class HistoryWriter:
 
     def record(self, kind: str, actor: str, ledger: int = -1, **fields: Any) -> None:
         """Append one event. Every field of the kind must be given, and no other."""
-        names = KINDS[kind]
-        if len(fields) != len(names):
-            raise TypeError(f"{kind} takes the fields {list(names)}, not {sorted(fields)}")
+        index, count, values_of = _LAYOUTS[kind]
+        if len(fields) != count:
+            raise TypeError(f"{kind} takes the fields {list(KINDS[kind])}, not {sorted(fields)}")
         seq, now = self.events, self._clock_us()
-        packed = self._packer.pack([_KIND_INDEX[kind], seq, now, actor, ledger, *[fields[name] for name in names]])
+        packed = self._packer.pack((index, seq, now, actor, ledger, *values_of(fields)))
         self.events = seq + 1
-        self._hash.update(packed)
-        if self._file is not None:
-            self._write(packed)
+        self._chunks.append(packed)
+        self._chunk_bytes += len(packed)
+        if self._writes_through or self._chunk_bytes >= _FLUSH_BYTES:
+            self._flush()
         if self.listeners:
             event = Event(seq, now, actor, kind, ledger, fields)
             for listener in self.listeners:
@@ -82,6 +95,7 @@ class HistoryWriter:
     @property
     def digest(self) -> str:
         """SHA-256 over the packed events recorded so far, in hex."""
+        self._flush()
         return self._hash.hexdigest()
 
     def close(self, choices: Sequence[str] = ()) -> None:
@@ -89,7 +103,7 @@ class HistoryWriter:
         if self._file is None:
             return
         footer: dict[str, Any] = {"events": self.events, "digest": self.digest}
-        self._write(self._packer.pack(footer | ({"choices": list(choices)} if choices else {})))
+        self._file.write(self._packer.pack(footer | ({"choices": list(choices)} if choices else {})))
         self.abandon()
 
     def abandon(self) -> None:
@@ -100,16 +114,13 @@ class HistoryWriter:
         self._file.close()
         self._file = None
 
-    def _write(self, packed: bytes) -> None:
-        self._chunks.append(packed)
-        self._chunk_bytes += len(packed)
-        if self._writes_through or self._chunk_bytes >= _FLUSH_BYTES:
-            self._flush()
-
     def _flush(self) -> None:
-        if self._file is not None:
-            self._file.write(b"".join(self._chunks))
-            if self._writes_through:
-                self._file.flush()
+        """Hash and write what was recorded since the last call: many small pieces would take longer."""
+        data = b"".join(self._chunks)
         self._chunks.clear()
         self._chunk_bytes = 0
+        self._hash.update(data)
+        if self._file is not None:
+            self._file.write(data)
+            if self._writes_through:
+                self._file.flush()

@@ -133,6 +133,8 @@ class PlayedPlan(ABC):
         self.acts = self.new_acts()
         self._by_name: dict[str, Program] = {program.name: program for program in plan.clients}
         self._armed: list[_Armed] = []
+        #: The same by the kind of event that each waits for.
+        self._armed_for: dict[str, list[_Armed]] = {}
         self._reached: dict[int, asyncio.Event] = {}
         #: How many actions are due at a time that is known.
         self._due = 0
@@ -177,16 +179,20 @@ class PlayedPlan(ABC):
     def _arm(self, step: Step) -> None:
         act = partial(self._take, step)
         if isinstance(step.trigger, When):
-            self._armed.append(_Armed(step.trigger, act, isinstance(step.fault, _AT_ONCE)))
+            self._arm_when(_Armed(step.trigger, act, isinstance(step.fault, _AT_ONCE)))
         else:
             self._at(step.trigger, act)
 
     def _await(self, trigger: Trigger) -> None:
         reached = self._reached[id(trigger)] = asyncio.Event()
         if isinstance(trigger, When):
-            self._armed.append(_Armed(trigger, reached.set))
+            self._arm_when(_Armed(trigger, reached.set))
         else:
             self._at(trigger, reached.set)
+
+    def _arm_when(self, armed: _Armed) -> None:
+        self._armed.append(armed)
+        self._armed_for.setdefault(armed.trigger.kind, []).append(armed)
 
     def _at(self, trigger: At, act: Callable[[], None]) -> None:
         for number in range(trigger.times):
@@ -207,7 +213,7 @@ class PlayedPlan(ABC):
         self.ledgers.feed(event)
         if self._is_over:
             return
-        for armed in self._armed:
+        for armed in self._armed_for.get(event.kind, ()):
             trigger = armed.trigger
             if armed.fired == trigger.times or not trigger.matches(event, self.ledgers.known, self.ledgers.place):
                 continue

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
 from scenarios.history import Event
 from scenarios.situations import at_bookies, at_metadata, clocks, reading, recovering, writing
-from scenarios.situations.base import Occasion, Situation
+from scenarios.situations.base import Occasion
 from scenarios.situations.facts import RunSoFar
 
 __all__ = ["SITUATIONS", "Situations"]
@@ -31,12 +31,12 @@ SITUATIONS: Final[Mapping[str, str]] = MappingProxyType(
 assert len(SITUATIONS) == sum(map(len, _FAMILIES)), "names are unique"
 
 
-def _by_kind() -> dict[str, tuple[Situation, ...]]:
-    known: dict[str, list[Situation]] = {}
+def _by_kind() -> dict[str, tuple[tuple[str, Callable[[Occasion], bool]], ...]]:
+    known: dict[str, list[tuple[str, Callable[[Occasion], bool]]]] = {}
     for family in _FAMILIES:
         for situation in family:
             for kind in situation.kinds:
-                known.setdefault(kind, []).append(situation)
+                known.setdefault(kind, []).append((situation.name, situation.is_met))
     return {kind: tuple(situations) for kind, situations in known.items()}
 
 
@@ -56,7 +56,7 @@ class Situations:
         situations = _BY_KIND.get(event.kind)
         if situations is not None:
             moment = Occasion(event, event.fields, ledger, self._facts)
-            for situation in situations:
-                if situation.is_met(moment):
-                    self.met[situation.name] += 1
+            for name, is_met in situations:
+                if is_met(moment):
+                    self.met[name] += 1
         self._facts.take(event, ledger)

@@ -109,6 +109,20 @@ def test_the_digest_is_that_of_the_events_alone(tmp_path: Path) -> None:
     assert other_header.digest == one.digest
 
 
+def test_a_digest_that_was_asked_for_before_the_end_changes_nothing(tmp_path: Path) -> None:
+    """Events are hashed and written many at a time, and what there is at once when the digest is asked for."""
+    whole = write_all_kinds()
+    writer = HistoryWriter(_HEADER, Clock(), tmp_path / "asked.bkh")
+    digests = {writer.digest}
+    for kind in KINDS:
+        writer.record(kind, "actor", 3, **example(kind))
+        digests.add(writer.digest)
+    writer.close()
+    assert writer.digest == whole.digest
+    assert len(digests) == len(KINDS) + 1
+    assert len(list(History(tmp_path / "asked.bkh").events())) == len(KINDS)
+
+
 def test_another_time_or_value_is_another_digest() -> None:
     def digest(*, lac: int = 1, start: int = 0) -> str:
         clock = Clock()
