@@ -109,6 +109,8 @@ class LinkContext:
     connections: dict[str, int] = field(default_factory=dict)
     connection_numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     routes: Routes = field(default_factory=Routes)
+    #: Makes what counts the requests of a link, by its limits.
+    new_load: Callable[[int, int], Load] = Load
 
 
 class BookieLink:
@@ -121,7 +123,7 @@ class BookieLink:
         self.context = context
         self.config = config
         #: Requests without an outcome, on all lanes and before one.
-        self.load = Load(config.max_outstanding_requests, config.max_outstanding_bytes)
+        self.load = context.new_load(config.max_outstanding_requests, config.max_outstanding_bytes)
         self.lanes: Lanes[_Lane, _Submitted] = Lanes(
             self,
             lanes_max=config.lanes_max,

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from bkclient.errors import Code
@@ -37,6 +37,7 @@ from bkclient.wire.messages import (
     Request,
     StartTlsRequest,
 )
+from bkclient.wire.outstanding import Load
 
 __all__ = ["LinkTransport"]
 
@@ -68,7 +69,13 @@ class LinkTransport:
     """
 
     def __init__(
-        self, config: TcpTransportConfig, connector: Connector, *, rng: random.Random, stats: BookieStats | None = None
+        self,
+        config: TcpTransportConfig,
+        connector: Connector,
+        *,
+        rng: random.Random,
+        stats: BookieStats | None = None,
+        new_load: Callable[[int, int], Load] = Load,
     ) -> None:
         self._config = config
         self._routes = _ROUTES[config.protocol_version]
@@ -87,6 +94,7 @@ class LinkTransport:
             fail=self._fail_later,
             unavailable=LogThrottle(config.unavailable_log_interval_s),
             stats=stats,
+            new_load=new_load,
         )
 
     @property

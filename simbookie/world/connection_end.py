@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from simbookie.world.process import Process
+from simbookie.world.process import KILLED, RUNNING, Process
 
 if TYPE_CHECKING:
     from simbookie.world.network import Network
@@ -41,9 +41,10 @@ class ConnectionEnd:
     def send(self, message: object) -> None:
         """Send ``message`` to the other end. Does nothing on a closed connection, nor for a killed process."""
         process = self.process
-        if self.is_closed or not process.is_alive:
+        state = process.state
+        if self.is_closed or state is KILLED:
             return
-        if process.is_running:
+        if state is RUNNING:
             peer = self.peer
             assert peer is not None, "a connection is used once it is established"
             self._network.transmit(self._link, peer, message)

@@ -103,8 +103,8 @@ class Link:
     """The way from one host to another. ``config`` overrides the network's, while it is set."""
 
     __slots__ = (
-        *("blocked", "config", "cut_after", "destination", "keep", "last_arrival", "random", "read_rate", "read_until"),
-        *("source", "strand", "waiters"),
+        *("_random", "_seed", "blocked", "config", "cut_after", "destination", "keep", "last_arrival", "read_rate"),
+        *("read_until", "source", "strand", "waiters"),
     )
 
     def __init__(self, source: str, destination: str, seed: int) -> None:
@@ -124,7 +124,15 @@ class Link:
         self.read_until = 0.0
         #: The order of messages; streams of bytes have orders of their own.
         self.strand = Strand(f"{source}>{destination}")
-        self.random = split(seed, f"link {source}->{destination}").random
+        self._seed = seed
+        self._random: Callable[[], float] | None = None
+
+    @property
+    def random(self) -> Callable[[], float]:
+        """Its chance, from 0 to 1. The stream is made when it is first asked for: many links carry no message."""
+        if self._random is None:
+            self._random = split(self._seed, f"link {self.source}->{self.destination}").random
+        return self._random
 
     def __repr__(self) -> str:
         return f"<Link {self.source}->{self.destination}{' blocked' if self.blocked else ''}>"

@@ -160,11 +160,11 @@ class VirtualTimeLoop(ConnectingLoop):
 
         For what arrives somewhere. ``when`` must not be earlier than that of what came before in order.
         """
-        if self.schedule is None and strand.head is None:
-            self.call_at(when, callback, *args, context=context)
-            return
         if self._closed:
             self._check_closed()
+        if self.schedule is None and strand.head is None and when < math.inf:
+            heapq.heappush(self._timers, (when, next(self._numbers), OwnedTimer(when, callback, args, self, context)))
+            return
         timer = StrandTimer(when, callback, args, self, context)
         timer.due, timer.strand = when, strand
         item = (when, next(self._numbers), timer)
@@ -185,7 +185,7 @@ class VirtualTimeLoop(ConnectingLoop):
             self._cancelled_timers += 1
             if self._cancelled_timers > _CANCELLED_TIMERS_MAX and 2 * self._cancelled_timers > len(self._timers):
                 # the timer that is being cancelled does not say so yet
-                self._timers = [item for item in self._timers if not (item[2]._cancelled or item[2] is timer)]  # noqa: SLF001
+                self._timers[:] = [item for item in self._timers if not (item[2]._cancelled or item[2] is timer)]  # noqa: SLF001
                 heapq.heapify(self._timers)
                 self._cancelled_timers = 0
 
@@ -273,12 +273,20 @@ class VirtualTimeLoop(ConnectingLoop):
                 gc.enable()
 
     def _run_once(self) -> None:
+        """Run until stopped. asyncio asks for one iteration, and after each whether to stop; asking here saves it a call."""
+        while True:
+            self._iterate()
+            if self._stopping:
+                return
+
+    def _iterate(self) -> None:
         """Run what is ready; if nothing is, first jump to the next timer."""
-        ready = self._ready
+        ready, timers = self._ready, self._timers
         if not ready and not self._stopping:
             self._advance()
         self._iterations += 1
-        self._take_due()
+        if timers and timers[0][0] <= self._now:
+            self._take_due()
         after_step, schedule = self.after_step, self.schedule
         for _ in range(len(ready)):
             handle = ready.popleft()

@@ -32,7 +32,7 @@ from simbookie.world.connection_end import ConnectionEnd
 from simbookie.world.faults import Action, Delay, Duplicate, Fate, Interception, Interceptions, Interrupt, Match
 from simbookie.world.links import Link, NetworkConfig, NetworkCounters
 from simbookie.world.loop import VirtualTimeLoop
-from simbookie.world.process import Process
+from simbookie.world.process import KILLED, Process
 
 __all__ = ["Accept", "Layer", "Network"]
 
@@ -365,12 +365,12 @@ class Network:
         self, latency: float, arrive: Callable[[Link, ConnectionEnd, object], None], *parcel: *_Parcel
     ) -> None:
         """Call ``arrive`` after ``latency``; on a FIFO link, not before what was sent before."""
-        link = parcel[0]
-        when = self.loop.time() + latency
+        link, loop = parcel[0], self.loop
+        when = loop.time() + latency
         fifo = (link.config or self.config).fifo
         if fifo:
             when = link.last_arrival = max(when, link.last_arrival)
-        self.loop.deliver_at(when, link.strand, arrive, *parcel, context=self.context, is_ordered=fifo)
+        loop.deliver_at(when, link.strand, arrive, *parcel, context=self.context, is_ordered=fifo)
 
     def _intercepted(
         self, interceptions: Interceptions[Action], link: Link, message: object, send_on: Callable[[], None]
@@ -418,10 +418,14 @@ class Network:
         if link.blocked:
             self._stop(link, end, message, 0.0)
             return
-        if end.process.is_alive and not end.is_cut:
+        process = end.process
+        if process.state is KILLED or end.is_cut:
+            self._discard(end)
+        elif link.cut_after is None and link.read_rate is None and not link.read_until:
+            self.counters.delivered += 1
+            self.loop.enter(process, end.take, message)
+        else:
             self._let_through(link, end, message)
-            return
-        self._discard(end)
 
     def _let_through(self, link: Link, end: ConnectionEnd, message: object) -> None:
         """Deliver to an end that stands, as fast as its holder reads; or break the connection here."""

@@ -22,7 +22,7 @@ from contextvars import Context, ContextVar
 from enum import Enum, auto
 from typing import Final
 
-__all__ = ["Process", "ProcessState", "current_process"]
+__all__ = ["KILLED", "RUNNING", "Process", "ProcessState", "current_process"]
 
 
 class ProcessState(Enum):
@@ -34,6 +34,7 @@ class ProcessState(Enum):
 
 
 RUNNING: Final = ProcessState.RUNNING
+KILLED: Final = ProcessState.KILLED
 
 
 class Process:
@@ -68,7 +69,7 @@ class Process:
     @property
     def is_alive(self) -> bool:
         """Whether the process was not killed; a paused process is alive."""
-        return self.state is not ProcessState.KILLED
+        return self.state is not KILLED
 
     def context(self) -> Context:
         """A new context in which the process is the current one, for a task or callback of it."""

@@ -13,12 +13,14 @@ from __future__ import annotations
 import asyncio
 import errno
 import itertools
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
 from bkclient.transport.link import NewConnection
 from bkclient.transport.linked import LinkTransport
 from bkclient.transport.tcp_config import TcpTransportConfig
+from bkclient.wire.outstanding import Load
 from simbookie.world.connection_end import ConnectionEnd
 from simbookie.world.hosts import Host, World
 from simbookie.world.object_stream import ObjectConnection, ObjectStream
@@ -40,7 +42,37 @@ class SimulatedTransport(LinkTransport):
         config = config if config is not None else TcpTransportConfig()
         process = host.process
         rng = world.rng(f"transport of {process.host_name}#{process.incarnation}")
-        super().__init__(config, _ObjectConnector(world.network, process, config), rng=rng)
+        #: Whether requests have come or gone since :meth:`check` looked last.
+        self._has_changed = False
+        connector = _ObjectConnector(world.network, process, config)
+        super().__init__(config, connector, rng=rng, new_load=partial(_ToldLoad, self._changed))
+
+    def check(self) -> None:
+        """As there, if a request has come or gone since it looked last: most callbacks of a client have to do with none."""
+        if self._has_changed:
+            self._has_changed = False
+            super().check()
+
+    def _changed(self) -> None:
+        self._has_changed = True
+
+
+class _ToldLoad(Load):
+    """A load that tells of every change. Connections of objects make none but by these two methods."""
+
+    __slots__ = ("_tell",)
+
+    def __init__(self, tell: Callable[[], None], max_requests: int, max_bytes: int) -> None:
+        super().__init__(max_requests, max_bytes)
+        self._tell = tell
+
+    def put_on(self, size: int) -> None:
+        super().put_on(size)
+        self._tell()
+
+    def take_off(self, size: int, requests: int = 1) -> None:
+        super().take_off(size, requests)
+        self._tell()
 
 
 class _ObjectConnector:
