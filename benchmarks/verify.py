@@ -9,6 +9,10 @@ Three of the formulas are asked of the data set once more, of Spark and of DuckD
 
     python -m benchmarks.verify --seeds 100
     python -m benchmarks.verify --folder histories
+    python -m benchmarks.verify --folder histories --times 8
+
+With ``--times`` each history is there so often, each time with another header, so that none is a copy of another: many millions
+of events in a minute, where to record as many takes hours. What is in them repeats.
 """
 
 from __future__ import annotations
@@ -26,6 +30,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+import msgpack
 from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.table import Table
@@ -97,6 +102,19 @@ def measured(found: list[VerificationCost], way: str, events: Callable[[], int])
     )
 
 
+def multiply(folder: Path, target: Path, times: int) -> None:
+    """Write each history in ``folder`` to ``target`` so many ``times``, with its number in the header, which no digest covers."""
+    for file in find_histories(folder):
+        data = Path(file.path).read_bytes()
+        unpacker = msgpack.Unpacker(None, max_buffer_size=len(data), strict_map_key=False)
+        unpacker.feed(data)
+        header = unpacker.unpack()
+        for number in range(times):
+            path = target / f"{number:03d}" / file.name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(msgpack.packb({**header, "copy": number}) + data[unpacker.tell() :])
+
+
 def judge_here(folder: Path) -> int:
     """The online checker over all files in this process: how many events there were."""
     events = 0
@@ -166,6 +184,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, help="recorded histories; without it some are made")
     parser.add_argument("--seeds", type=int, default=100, help="how many seeds of each scenario to make")
+    parser.add_argument("--times", type=int, default=1, help="how often each history is to be there")
     parser.add_argument(
         "--only", default="", help="ways whose names contain this; each in a run of its own is comparable"
     )
@@ -178,6 +197,9 @@ def main() -> None:
             for name in SCENARIOS:
                 for seed in range(options.seeds):
                     run_scenario(name, seed, record=folder)
+        if options.times > 1:
+            multiply(folder, scratch / "multiplied", options.times)
+            folder = scratch / "multiplied"
         found = measure(folder, scratch, options.only)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)

@@ -40,7 +40,7 @@ def _observe(facts: Facts) -> DataFrame:
     )
     is_outcome = is_kind(Kind.APP_ACK, Kind.APP_FAIL, Kind.APP_CANCEL)
     appends = (
-        facts.events.filter(is_kind(Kind.APP_ADD) | is_outcome)
+        facts.of(Kind.APP_ADD, Kind.APP_ACK, Kind.APP_FAIL, Kind.APP_CANCEL)
         .groupBy(*LEDGER_KEY, "actor", "incarnation", "entry")
         .agg(
             sf.min(sf.when(is_kind(Kind.APP_ADD), seq)).alias("added"),

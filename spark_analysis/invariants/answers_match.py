@@ -3,6 +3,7 @@
 Requests and answers without a number are passed over. What was heard is compared with what was said where the bookie records what
 arrives at it; an answer of a bookie to a request whose number it did not know may be to any request that asks for the same.
 Outcomes that may arise at the client, such as a timeout, need no bookie.
+Plain requests are as they have to be; only the messages of the others are collected.
 """
 
 from __future__ import annotations
@@ -25,51 +26,24 @@ from spark_analysis.invariants.expressions import (
     tell,
 )
 from spark_analysis.invariants.facts import Facts
+from spark_analysis.invariants.messages import ANSWERS, ASKED, MESSAGE_KINDS, REQUEST, SENDS, messages
 
 __all__ = ["ANSWERS_MATCH"]
 
-_SENDS: Final = (Kind.ADD_SEND, Kind.FENCE_SEND, Kind.READ_SEND, Kind.REC_READ_SEND)
-_ANSWERS: Final = (Kind.ADD_RESP, Kind.FENCE_RESP, Kind.READ_RESP, Kind.REC_READ_RESP)
 _FENCED: Final = -101
 
-#: What a request asks for.
-_ASKED: Final = ("bookie", "operation", "entry")
 
-
-def _messages(events: DataFrame) -> DataFrame:
-    """Requests and answers at clients, and answers at bookies, in the words of bookies, with ``client`` and ``request``."""
-    is_said = is_kind(Kind.BK_ANSWER)
-    is_fence = is_kind(Kind.FENCE_SEND, Kind.FENCE_RESP)
-    operation = (
-        sf.when(is_said, sf.col("operation"))
-        .when(is_fence, "fence")
-        .when(is_kind(Kind.READ_SEND, Kind.READ_RESP), "read")
-        .when(is_kind(Kind.REC_READ_SEND, Kind.REC_READ_RESP), "recovery-read")
-        .when(sf.col("recovery"), "write-back")
-        .otherwise("add")
-    )
-    return events.filter(is_kind(*_SENDS, *_ANSWERS, Kind.BK_ANSWER)).select(
-        *LEDGER_KEY,
-        *("seq", "kind", "code", "request"),
-        sf.when(is_said, sf.col("source")).otherwise(sf.col("actor")).alias("client"),
-        sf.when(is_said, sf.col("actor")).otherwise(sf.col("bookie")).alias("bookie"),
-        operation.alias("operation"),
-        sf.when(is_fence, -1).otherwise(sf.col("entry")).alias("entry"),
-    )
-
-
-def _conversations(messages: DataFrame) -> DataFrame:
+def _conversations(told: DataFrame) -> DataFrame:
     """Per ``client`` and ``request`` with an answer: ``sent``, the ``answers`` it got, and what bookies ``said``, in order.
 
     ``heard`` is the answer that is taken for that to the request, and ``stray`` the first one that no request awaited.
     """
-    message = sf.struct("seq", *_ASKED, "code")
+    message = sf.struct("seq", *ASKED, "code")
     by_request = (
-        messages.filter(sf.col("request").isNotNull())
-        .groupBy(*LEDGER_KEY, "client", "request")
+        told.groupBy(*REQUEST)
         .agg(
-            sf.min(sf.when(is_kind(*_SENDS), sf.struct("seq", *_ASKED))).alias("sent"),
-            sf.collect_list(sf.when(is_kind(*_ANSWERS), message)).alias("answers"),
+            sf.min(sf.when(is_kind(*SENDS), sf.struct("seq", *ASKED))).alias("sent"),
+            sf.collect_list(sf.when(is_kind(*ANSWERS), message)).alias("answers"),
             sf.collect_list(sf.when(is_kind(Kind.BK_ANSWER), message)).alias("said"),
         )
         .filter(sf.size("answers") > 0)
@@ -86,24 +60,24 @@ def _conversations(messages: DataFrame) -> DataFrame:
 
 
 def _observe(facts: Facts) -> DataFrame:
-    messages = _messages(facts.events)
+    told = messages(facts.of(*MESSAGE_KINDS))
+    doubtful = facts.doubtful_requests.select(*LEDGER_KEY, sf.inline("doubtful"))
+    numbered = told.filter(sf.col("request").isNotNull())
     said_to_any = (
-        messages.filter(is_kind(Kind.BK_ANSWER) & sf.col("request").isNull())
-        .select(*LEDGER_KEY, "client", *_ASKED, "code")
+        told.filter(is_kind(Kind.BK_ANSWER) & sf.col("request").isNull())
+        .select(*LEDGER_KEY, "client", *ASKED, "code")
         .distinct()
         .withColumn("was_said", sf.lit(True))  # noqa: FBT003
     )
     telling = (
-        facts.events.filter(is_kind(Kind.BK_RECV))
-        .groupBy(*LEDGER_KEY, sf.col("actor").alias("bookie"))
-        .agg(sf.min("seq").alias("telling"))
+        facts.of(Kind.BK_RECV).groupBy(*LEDGER_KEY, sf.col("actor").alias("bookie")).agg(sf.min("seq").alias("telling"))
     )
     heard, sent, stray = sf.col("heard"), sf.col("sent"), sf.col("stray")
     rows = (
-        _conversations(messages)
-        .select("*", *(heard[name].alias(name) for name in (*_ASKED, "code")))
+        _conversations(join_small(numbered, doubtful, on=REQUEST, how="left_semi"))
+        .select("*", *(heard[name].alias(name) for name in (*ASKED, "code")))
         .transform(join_small, telling, on=(*LEDGER_KEY, "bookie"), how="left")
-        .transform(join_small, said_to_any, on=(*LEDGER_KEY, "client", *_ASKED, "code"), how="left")
+        .transform(join_small, said_to_any, on=(*LEDGER_KEY, "client", *ASKED, "code"), how="left")
     )
     client, request = sf.col("client"), sf.col("request")
     unawaited = tell(
@@ -116,7 +90,7 @@ def _observe(facts: Facts) -> DataFrame:
         request,
         stray,
     )
-    is_about_another = sf.struct(*(heard[name] for name in _ASKED)) != sf.struct(*(sent[name] for name in _ASKED))
+    is_about_another = sf.struct(*(heard[name] for name in ASKED)) != sf.struct(*(sent[name] for name in ASKED))
     mistaken = tell(
         "M1",
         heard.isNotNull() & is_about_another,
@@ -141,7 +115,8 @@ def _observe(facts: Facts) -> DataFrame:
         ),
         request,
     )
-    return observed(rows, unawaited, mistaken, unsaid)
+    plain = facts.doubtful_requests.filter(sf.col("has_plain")).select(*LEDGER_KEY, sf.lit(None).alias("findings"))
+    return observed(rows, unawaited, mistaken, unsaid).union(plain)
 
 
 def _said_to(heard: Column) -> Column:
@@ -166,7 +141,7 @@ def _is_unsaid(heard: Column) -> Column:
 ANSWERS_MATCH: Final = Invariant(
     name="AnswersMatch",
     clauses=("M1", "M2"),
-    kinds=(*_SENDS, *_ANSWERS, Kind.BK_RECV, Kind.BK_ANSWER),
+    kinds=(*SENDS, *ANSWERS, Kind.BK_RECV, Kind.BK_ANSWER),
     columns=("seq", "actor", "entry", "bookie", "code", "recovery", "request", "source", "operation"),
     observe=_observe,
 )

@@ -12,7 +12,7 @@ from pyspark.sql import functions as sf
 
 from scenarios.history import Kind
 from spark_analysis.invariants.base import Invariant
-from spark_analysis.invariants.expressions import LEDGER_KEY, is_kind, is_true, join_small, observed, tell
+from spark_analysis.invariants.expressions import LEDGER_KEY, is_true, join_small, observed, tell
 from spark_analysis.invariants.facts import Facts
 from spark_analysis.invariants.relations import bookie_crashes
 
@@ -23,7 +23,8 @@ def _observe(facts: Facts) -> DataFrame:
     in_order = Window.partitionBy(*LEDGER_KEY, "bookie").orderBy("seq")
     lac, seq, known = sf.col("lac"), sf.col("seq"), sf.col("known")
     lacs = (
-        facts.events.filter(is_kind(Kind.BK_LAC) & lac.isNotNull())
+        facts.of(Kind.BK_LAC)
+        .filter(lac.isNotNull())
         .select(*LEDGER_KEY, sf.col("actor").alias("bookie"), "seq", "lac")
         .withColumn("known", sf.lag(sf.struct("lac", "seq")).over(in_order))
         .transform(join_small, bookie_crashes(facts.rare_events), on=("history", "bookie"), how="left")

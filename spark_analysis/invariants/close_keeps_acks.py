@@ -41,7 +41,8 @@ def _observe(facts: Facts) -> DataFrame:
         .agg(sf.min(sf.when(is_stored, seq)).alias("stored"), sf.min(sf.when(is_lost, seq)).alias("lost"))
     )
     acks = (
-        facts.events.filter(is_kind(Kind.APP_ACK) & is_true(sf.col("durable")))
+        facts.of(Kind.APP_ACK)
+        .filter(is_true(sf.col("durable")))
         .groupBy(*LEDGER_KEY, "actor")
         .agg(sf.collect_list(sf.struct("entry", "seq")).alias("acks"))
     )

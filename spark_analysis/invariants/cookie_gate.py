@@ -27,9 +27,7 @@ def _observe(facts: Facts) -> DataFrame:
     restarted = facts.rare_events.filter(is_kind(Kind.BK_RESTART)).select("history", "actor").distinct()
     by_bookie = Window.partitionBy("history", "actor").orderBy("seq").rowsBetween(Window.unboundedPreceding, 0)
     deeds = (
-        join_small(
-            facts.events.filter(is_kind(Kind.BK_RESTART, *_DEEDS)), restarted, on=("history", "actor"), how="left_semi"
-        )
+        join_small(facts.of(Kind.BK_RESTART, *_DEEDS), restarted, on=("history", "actor"), how="left_semi")
         .select(*LEDGER_KEY, "actor", "seq", "kind", "cookie", "entry", "code", "recovery")
         .withColumn(
             "restart",

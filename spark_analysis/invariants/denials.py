@@ -22,13 +22,16 @@ DENIAL_COLUMNS: Final = ("seq", "actor", "entry", "bookie", "code")
 _REQUEST: Final = (*LEDGER_KEY, "actor", "entry", "bookie")
 
 
-def denied_requests(events: DataFrame) -> DataFrame:
-    """One row per denial by a bookie: ledger, ``actor``, ``entry``, ``bookie``, ``sent`` and ``seq``, the two events."""
+def denied_requests(requests: DataFrame) -> DataFrame:
+    """One row per denial by a bookie: ledger, ``actor``, ``entry``, ``bookie``, ``sent`` and ``seq``, the two events.
+
+    ``requests`` are the events of :data:`DENIAL_KINDS`.
+    """
     is_answer = is_kind(Kind.READ_RESP, Kind.REC_READ_RESP)
     is_denial = is_answer & sf.col("code").isin(*DENIALS)
-    requests = events.filter(is_kind(*DENIAL_KINDS)).select(*_REQUEST, "seq", "code", is_answer.alias("is_answer"))
-    denied = events.filter(is_denial).select(*_REQUEST).distinct()
-    paired = sent_before(join_small(requests, denied, on=_REQUEST, how="left_semi"), _REQUEST, sf.col("is_answer"))
+    asked = requests.select(*_REQUEST, "seq", "code", is_answer.alias("is_answer"))
+    denied = requests.filter(is_denial).select(*_REQUEST).distinct()
+    paired = sent_before(join_small(asked, denied, on=_REQUEST, how="left_semi"), _REQUEST, sf.col("is_answer"))
     return paired.filter(sf.col("code").isin(*DENIALS) & sf.col("sent").isNotNull()).select(*_REQUEST, "sent", "seq")
 
 

@@ -17,7 +17,6 @@ from spark_analysis.invariants.expressions import (
     LEDGER_KEY,
     ensemble_of,
     is_in_write_set,
-    is_kind,
     join_small,
     observed,
     tell,
@@ -31,7 +30,7 @@ __all__ = ["DURABLE_BEFORE_ACK"]
 def _syncing(facts: Facts) -> DataFrame:
     """Per history: ``syncing``, when each bookie was first seen to make something durable."""
     return (
-        facts.events.filter(is_kind(Kind.BK_SYNC))
+        facts.of(Kind.BK_SYNC)
         .groupBy("history", "actor")
         .agg(sf.min("seq").alias("seq"))
         .groupBy("history")

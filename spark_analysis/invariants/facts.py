@@ -8,12 +8,15 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
+from scenarios.history import Kind
 from spark_analysis.invariants import denials, logs, relations
 from spark_analysis.invariants import images as stored
 from spark_analysis.invariants import runs as recoveries
-from spark_analysis.invariants.denied_reads import denied_reads
-from spark_analysis.invariants.held import held_entries
+from spark_analysis.invariants.by_kind import LOGS, RARE, EventsByKind
+from spark_analysis.invariants.denied_reads import READ_KINDS, denied_reads
+from spark_analysis.invariants.held import STORE_KINDS, held_entries
 from spark_analysis.invariants.left_open import open_ends
+from spark_analysis.invariants.messages import MESSAGE_KINDS, doubtful_requests
 
 __all__ = ["Facts"]
 
@@ -41,22 +44,32 @@ class Facts:
     """The events of some histories, and what they tell of entries and ledgers; each relation is derived when first asked for.
 
     ``keep`` is applied to each relation that more than one invariant starts from, so that a job with several invariants
-    can have it computed once. Several threads may ask.
+    can have it computed once. Several threads may ask. The events themselves are read once for each set of kinds that are kept
+    together (:mod:`spark_analysis.invariants.by_kind`).
     """
 
     def __init__(self, events: DataFrame, keep: Callable[[DataFrame], DataFrame] = lambda relation: relation) -> None:
-        self.events = events
+        self._by_kind = EventsByKind(events, keep)
         self._keep = keep
 
-    @_derived
+    def of(self, *kinds: Kind) -> DataFrame:
+        """The events of these kinds, in the columns that one of them has, of those that were read."""
+        return self._by_kind.of(kinds)
+
+    @property
     def rare_events(self) -> DataFrame:
-        """See :func:`spark_analysis.invariants.relations.rare_events`."""
-        return self._keep(relations.rare_events(self.events))
+        """The events of all kinds that do not occur once or more per entry."""
+        return self._by_kind.of_set(RARE)
+
+    @property
+    def log_events(self) -> DataFrame:
+        """The events of logs."""
+        return self._by_kind.of_set(LOGS)
 
     @_derived
     def entries(self) -> DataFrame:
         """See :func:`spark_analysis.invariants.relations.entries`."""
-        return self._keep(relations.entries(self.events, self.ledgers))
+        return self._keep(relations.entries(self.of(*relations.ENTRY_KINDS), self.ledgers))
 
     @_derived
     def ledgers(self) -> DataFrame:
@@ -76,12 +89,17 @@ class Facts:
     @_derived
     def first_sends(self) -> DataFrame:
         """See :func:`spark_analysis.invariants.relations.first_sends`."""
-        return self._keep(relations.first_sends(self.events))
+        return self._keep(relations.first_sends(self.of(Kind.ADD_SEND)))
 
     @_derived
     def denied_requests(self) -> DataFrame:
         """See :func:`spark_analysis.invariants.denials.denied_requests`."""
-        return self._keep(denials.denied_requests(self.events))
+        return self._keep(denials.denied_requests(self.of(*denials.DENIAL_KINDS)))
+
+    @_derived
+    def doubtful_requests(self) -> DataFrame:
+        """See :func:`spark_analysis.invariants.messages.doubtful_requests`."""
+        return self._keep(doubtful_requests(self.of(*MESSAGE_KINDS)))
 
     @_derived
     def run_events(self) -> DataFrame:
@@ -96,17 +114,12 @@ class Facts:
     @_derived
     def held_entries(self) -> DataFrame:
         """See :func:`spark_analysis.invariants.held.held_entries`."""
-        return self._keep(held_entries(self.events, self.rare_events, self.images, self.entries))
+        return self._keep(held_entries(self.of(*STORE_KINDS), self.rare_events, self.images, self.entries))
 
     @_derived
     def denied_reads(self) -> DataFrame:
         """See :func:`spark_analysis.invariants.denied_reads.denied_reads`."""
-        return self._keep(denied_reads(self.events, self.images))
-
-    @_derived
-    def log_events(self) -> DataFrame:
-        """See :func:`spark_analysis.invariants.logs.log_events`."""
-        return self._keep(logs.log_events(self.events))
+        return self._keep(denied_reads(self.of(*READ_KINDS), self.of(Kind.BK_LOSS), self.images))
 
     @_derived
     def log_ledgers(self) -> DataFrame:

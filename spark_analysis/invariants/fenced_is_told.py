@@ -57,8 +57,8 @@ def _refusals(facts: Facts) -> DataFrame:
         .groupBy(*LEDGER_KEY, "actor")
         .agg(sf.min("seq").alias("failed"))
     )
-    refused = facts.events.filter(
-        is_kind(Kind.ADD_RESP) & (sf.col("code") == FENCED) & ~sf.col("recovery") & sf.col("incarnation").isNotNull()
+    refused = facts.of(Kind.ADD_RESP).filter(
+        (sf.col("code") == FENCED) & ~sf.col("recovery") & sf.col("incarnation").isNotNull()
     )
     copies = facts.entries.select(*ENTRY_KEY, "copies")
     is_over = is_true(sf.exists("ends", lambda end: end < seq)) | is_true(sf.col("failed") < seq)
@@ -88,7 +88,7 @@ def _acknowledged(facts: Facts, refusals: DataFrame) -> DataFrame:
         .groupBy(*_WRITER, "refused")
         .agg(sf.min("entry").alias("first_open"))
     )
-    acks = facts.events.filter(is_kind(Kind.APP_ACK)).select(*_WRITER, "entry", "seq")
+    acks = facts.of(Kind.APP_ACK).select(*_WRITER, "entry", "seq")
     judged = join_small(acks, first_open, on=_WRITER, how="inner").filter(sf.col("seq") > refused)
     finding = tell(
         "A12",

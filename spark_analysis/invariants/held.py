@@ -26,8 +26,10 @@ from spark_analysis.invariants.expressions import (
 from spark_analysis.invariants.images import image_at
 from spark_analysis.invariants.relations import ENTRY_COLUMNS, ENTRY_KINDS, LEDGER_COLUMNS, LEDGER_KINDS
 
-__all__ = ["COPY_COLUMNS", "COPY_KINDS", "held_entries", "recorded"]
+__all__ = ["COPY_COLUMNS", "COPY_KINDS", "STORE_KINDS", "held_entries", "recorded"]
 
+#: Of the events by which an entry comes to a bookie and goes.
+STORE_KINDS: Final = (Kind.BK_STORE, Kind.BK_LOSS)
 COPY_KINDS: Final = (*ENTRY_KINDS, Kind.BK_GC, *LEDGER_KINDS)
 COPY_COLUMNS: Final = (*ENTRY_COLUMNS, *LEDGER_COLUMNS)
 
@@ -48,16 +50,17 @@ def _drops(rare: DataFrame) -> DataFrame:
     )
 
 
-def _turns(events: DataFrame) -> DataFrame:
+def _turns(stores: DataFrame, rare: DataFrame) -> DataFrame:
     """Per entry that bookies removed: ``stores`` and ``losses``, when each of these bookies stored and lost it.
 
     Only what was removed may be there and not be there by turns, and that is little.
     """
-    removals = events.filter(is_kind(Kind.BK_LOSS, Kind.BK_GC)).select(*LEDGER_KEY, "actor").distinct()
+    removed = (*LEDGER_KEY, "actor")
+    losses, drops = stores.filter(is_kind(Kind.BK_LOSS)), rare.filter(is_kind(Kind.BK_GC))
+    removals = losses.select(*removed).union(drops.select(*removed)).distinct()
     is_store = is_kind(Kind.BK_STORE)
     return (
-        events.filter(is_kind(Kind.BK_STORE, Kind.BK_LOSS))
-        .select(*ENTRY_KEY, "actor", "kind", "seq")
+        stores.select(*ENTRY_KEY, "actor", "kind", "seq")
         .transform(join_small, removals, on=(*LEDGER_KEY, "actor"), how="left_semi")
         .groupBy(*ENTRY_KEY, "actor")
         .agg(
@@ -72,8 +75,10 @@ def _turns(events: DataFrame) -> DataFrame:
     )
 
 
-def held_entries(events: DataFrame, rare: DataFrame, images: DataFrame, entries: DataFrame) -> DataFrame:
+def held_entries(stores: DataFrame, rare: DataFrame, images: DataFrame, entries: DataFrame) -> DataFrame:
     """A row for each entry that is acknowledged as durable or in a closed ledger, and each moment that counts for it.
+
+    ``stores`` are the events of :data:`STORE_KINDS`.
 
     * ``at``: the event of the moment; ``image``: the metadata that is stored then; ``ack_quorum_size``;
     * ``durable_seq``: when the entry was first acknowledged as durable; null where it was not, or later;
@@ -115,7 +120,7 @@ def held_entries(events: DataFrame, rare: DataFrame, images: DataFrame, entries:
         return is_in_write_set(copy["bookie"], sf.col("ensemble"), entry, sf.col("write_quorum_size"))
 
     return (
-        join_small(placed, _turns(events), on=ENTRY_KEY, how="left")
+        join_small(placed, _turns(stores, rare), on=ENTRY_KEY, how="left")
         .withColumn("at", sf.explode(moments))
         .withColumn("image", image_at(at + 1))
         .filter(sf.col("image").isNotNull())

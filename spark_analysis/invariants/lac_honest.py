@@ -25,7 +25,6 @@ from spark_analysis.invariants.base import Invariant
 from spark_analysis.invariants.expressions import (
     ENTRY_KEY,
     LEDGER_KEY,
-    is_kind,
     is_true,
     join_small,
     observed,
@@ -40,7 +39,7 @@ __all__ = ["LAC_HONEST"]
 def _claims(facts: Facts) -> DataFrame:
     """Per ledger and value: ``seq``, when it was first claimed to be the last add confirmed."""
     return (
-        facts.events.filter(is_kind(Kind.ADD_SEND, Kind.BK_LAC, Kind.LAC_ADV))
+        facts.of(Kind.ADD_SEND, Kind.BK_LAC, Kind.LAC_ADV)
         .select(*LEDGER_KEY, sf.col("lac").alias("entry"), "seq")
         .filter(sf.col("entry") >= 0)
         .groupBy(*ENTRY_KEY)

@@ -38,7 +38,7 @@ def _sums(facts: Facts) -> DataFrame:
     """Per entry that a writer sent: its ``length``, the event (``sent``), and ``total``, the payloads up to it, if known."""
     until_here = Window.partitionBy(*LEDGER_KEY).orderBy("entry").rowsBetween(Window.unboundedPreceding, 0)
     first = sf.min(sf.struct("seq", "length", "size")).alias("first")
-    sent = facts.events.filter(is_kind(Kind.ADD_SEND) & ~sf.col("recovery")).groupBy(*ENTRY_KEY).agg(first)
+    sent = facts.of(Kind.ADD_SEND).filter(~sf.col("recovery")).groupBy(*ENTRY_KEY).agg(first)
     is_whole = sf.count("first.size").over(until_here) == sf.col("entry") + 1
     return sent.select(
         *ENTRY_KEY,
@@ -50,7 +50,7 @@ def _sums(facts: Facts) -> DataFrame:
 
 def _observe(facts: Facts) -> DataFrame:
     sums = _sums(facts)
-    given = facts.events.filter(is_kind(Kind.APP_ADD)).groupBy(*ENTRY_KEY).agg(sf.max("given").alias("given"))
+    given = facts.of(Kind.APP_ADD).groupBy(*ENTRY_KEY).agg(sf.max("given").alias("given"))
     own = given.filter(~sf.col("given"))
     entry, sent = sf.col("entry"), sf.col("sent")
     of_entries = observed(

@@ -27,7 +27,6 @@ __all__ = [
     "LOG_LEDGER_KINDS",
     "NEVER",
     "compactions",
-    "log_events",
     "log_ledgers",
     "place",
     "place_text",
@@ -54,11 +53,6 @@ def place() -> Column:
 def place_text(where: Column) -> Column:
     """A place in words."""
     return sf.concat_ws(":", where["ledger"], where["entry"], where["batch"])
-
-
-def log_events(events: DataFrame) -> DataFrame:
-    """The events of logs."""
-    return events.filter(is_kind(*LOG_KINDS))
 
 
 def compactions(log_events: DataFrame) -> DataFrame:

@@ -45,7 +45,7 @@ def _turning_points(facts: Facts) -> DataFrame:
 
 def _observe(facts: Facts) -> DataFrame:
     entry, seq, told = sf.col("entry"), sf.col("seq"), sf.col("told")
-    acks = facts.events.filter(is_kind(Kind.APP_ACK)).select(*_WRITER, "incarnation", "entry", "seq")
+    acks = facts.of(Kind.APP_ACK).select(*_WRITER, "incarnation", "entry", "seq")
     points = _turning_points(facts).filter(told.isNotNull() | (sf.size("ends") > 0) | (sf.size("failures") > 0))
     judged = (
         join_small(acks, points, on=_WRITER, how="inner")

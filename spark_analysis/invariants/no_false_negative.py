@@ -27,7 +27,7 @@ def _observe(facts: Facts) -> DataFrame:
     denials = facts.denied_requests
     is_store, is_loss = is_kind(Kind.BK_STORE), is_kind(Kind.BK_LOSS)
     copies = (
-        facts.events.filter(is_store | is_loss)
+        facts.of(Kind.BK_STORE, Kind.BK_LOSS)
         .select(*ENTRY_KEY, sf.col("actor").alias("bookie"), "kind", "seq")
         .transform(join_small, denials.select(*_COPY).distinct(), on=_COPY, how="left_semi")
         .groupBy(*_COPY)

@@ -12,7 +12,7 @@ from pyspark.sql import functions as sf
 
 from scenarios.history import Kind
 from spark_analysis.invariants.base import Invariant
-from spark_analysis.invariants.expressions import LEDGER_KEY, OK, is_kind, join_small, observed, tell
+from spark_analysis.invariants.expressions import LEDGER_KEY, OK, join_small, observed, tell
 from spark_analysis.invariants.facts import Facts
 from spark_analysis.invariants.relations import LEDGER_COLUMNS, LEDGER_KINDS
 
@@ -27,7 +27,8 @@ def _observe(facts: Facts) -> DataFrame:
         .withColumn("version", known["version"])
     )
     judged = (
-        facts.events.filter(is_kind(Kind.READ_RESULT) & (sf.col("code") == OK))
+        facts.of(Kind.READ_RESULT)
+        .filter(sf.col("code") == OK)
         .select(*LEDGER_KEY, "actor", "seq", "entry", "version")
         .transform(join_small, ends, on=(*LEDGER_KEY, "version"), how="inner")
         .filter(known["seq"] < seq)

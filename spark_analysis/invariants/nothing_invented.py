@@ -31,18 +31,19 @@ __all__ = ["NOTHING_INVENTED"]
 
 def _sent(facts: Facts) -> DataFrame:
     """Per entry and content: ``sent``, when it was first sent by an ordinary add."""
-    adds = facts.events.filter(is_kind(Kind.ADD_SEND) & ~sf.col("recovery"))
+    adds = facts.of(Kind.ADD_SEND).filter(~sf.col("recovery"))
     return adds.groupBy(*ENTRY_KEY, "content").agg(sf.min("seq").alias("sent"))
 
 
 def _read(facts: Facts) -> DataFrame:
     """Entries and contents that were read, as observations."""
     seq, entry, sent = sf.col("seq"), sf.col("entry"), sf.col("sent")
-    is_read = is_kind(Kind.READ_RESULT) & (sf.col("code") == OK) & sf.col("content").isNotNull()
+    is_read = (sf.col("code") == OK) & sf.col("content").isNotNull()
     contents = _sent(facts).filter(sf.col("content").isNotNull())
     first = contents.groupBy(*ENTRY_KEY).agg(sf.min("sent").alias("first"))
     judged = (
-        facts.events.filter(is_read)
+        facts.of(Kind.READ_RESULT)
+        .filter(is_read)
         .groupBy(*ENTRY_KEY, "content")
         .agg(sf.min("seq").alias("seq"))
         .transform(join_small, first, on=ENTRY_KEY, how="inner")
@@ -66,7 +67,7 @@ def _written_back(facts: Facts) -> DataFrame:
     """Adds of recoveries, as observations."""
     seq, content = sf.col("seq"), sf.col("content")
     starts = starts_of(facts.runs)
-    adds = facts.events.filter(is_kind(Kind.ADD_SEND))
+    adds = facts.of(Kind.ADD_SEND)
     originals = _sent(facts).groupBy(*ENTRY_KEY).agg(sf.min("sent").alias("sent"))
     reads = (
         facts.rare_events.filter(is_kind(Kind.REC_READ_RESP) & (sf.col("code") == OK) & content.isNotNull())

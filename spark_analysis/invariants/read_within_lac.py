@@ -12,16 +12,14 @@ from pyspark.sql import functions as sf
 
 from scenarios.history import Kind
 from spark_analysis.invariants.base import Invariant
-from spark_analysis.invariants.expressions import LEDGER_KEY, OK, is_kind, observed, tell
+from spark_analysis.invariants.expressions import LEDGER_KEY, OK, observed, tell
 from spark_analysis.invariants.facts import Facts
 
 __all__ = ["READ_WITHIN_LAC"]
 
 
 def _observe(facts: Facts) -> DataFrame:
-    reads = facts.events.filter(is_kind(Kind.READ_RESULT) & (sf.col("code") == OK)).select(
-        *LEDGER_KEY, "actor", "seq", "entry", "lac"
-    )
+    reads = facts.of(Kind.READ_RESULT).filter(sf.col("code") == OK).select(*LEDGER_KEY, "actor", "seq", "entry", "lac")
     entry, lac, seq = sf.col("entry"), sf.col("lac"), sf.col("seq")
     finding = tell(
         "F1",

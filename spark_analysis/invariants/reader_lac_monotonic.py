@@ -31,7 +31,8 @@ def _observe(facts: Facts) -> DataFrame:
         .agg(sf.count(sf.lit(1)).alias("lives"))
     )
     learned = (
-        facts.events.filter(is_kind(Kind.LAC_ADV, Kind.READ_RESULT) & sf.col("handle").isNotNull())
+        facts.of(Kind.LAC_ADV, Kind.READ_RESULT)
+        .filter(sf.col("handle").isNotNull())
         .select(*LEDGER_KEY, "actor", "handle", "kind", "seq", "lac")
         .transform(join_small, lives, on=("history", "actor"), how="left")
         .filter(sf.coalesce("lives", sf.lit(1)) == 1)

@@ -22,13 +22,17 @@ def _observe(facts: Facts) -> DataFrame:
     seq, is_said = sf.col("seq"), is_kind(Kind.BK_ANSWER)
     said = is_said & (sf.col("operation") == "write-back")
     heard = is_kind(Kind.ADD_RESP) & sf.col("recovery")
-    answers = facts.events.filter(said | heard).select(
-        *LEDGER_KEY,
-        "seq",
-        "entry",
-        "code",
-        sf.when(is_said, sf.col("actor")).otherwise(sf.col("bookie")).alias("bookie"),
-        sf.when(is_said, sf.col("source")).otherwise(sf.col("actor")).alias("client"),
+    answers = (
+        facts.of(Kind.BK_ANSWER, Kind.ADD_RESP)
+        .filter(said | heard)
+        .select(
+            *LEDGER_KEY,
+            "seq",
+            "entry",
+            "code",
+            sf.when(is_said, sf.col("actor")).otherwise(sf.col("bookie")).alias("bookie"),
+            sf.when(is_said, sf.col("source")).otherwise(sf.col("actor")).alias("client"),
+        )
     )
     finding = tell(
         "D13",

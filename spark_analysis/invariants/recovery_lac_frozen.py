@@ -13,7 +13,7 @@ from pyspark.sql import functions as sf
 
 from scenarios.history import Kind
 from spark_analysis.invariants.base import Invariant
-from spark_analysis.invariants.expressions import LEDGER_KEY, is_kind, join_small, observed, tell
+from spark_analysis.invariants.expressions import LEDGER_KEY, join_small, observed, tell
 from spark_analysis.invariants.facts import Facts
 from spark_analysis.invariants.runs import RUN_COLUMNS, RUN_KEY, RUN_KINDS, run_of_add, starts_of
 
@@ -24,7 +24,8 @@ def _observe(facts: Facts) -> DataFrame:
     starts = starts_of(facts.runs)
     seq = sf.col("seq")
     sent = (
-        facts.events.filter(is_kind(Kind.ADD_SEND) & sf.col("recovery"))
+        facts.of(Kind.ADD_SEND)
+        .filter(sf.col("recovery"))
         .select(*LEDGER_KEY, "actor", "seq", "lac")
         .transform(join_small, starts, on=(*LEDGER_KEY, "actor"), how="inner")
         .withColumn("run", run_of_add(seq))

@@ -1,8 +1,7 @@
 """What the events tell of each entry and each ledger.
 
-:func:`entries` tells what became of every entry, :func:`ledgers` what became of every ledger; :func:`rare_events` are
-the events that are few in every history, to be looked at one by one. Reading all events is where the cost of a
-verification lies; what invariants do with what these relations leave is cheap.
+:func:`entries` tells what became of every entry, :func:`ledgers` what became of every ledger. Reading all events is where
+the cost of a verification lies; what invariants do with what these relations leave is cheap.
 """
 
 from __future__ import annotations
@@ -37,7 +36,6 @@ __all__ = [
     "entries",
     "first_sends",
     "ledgers",
-    "rare_events",
 ]
 
 LEDGER_KINDS: Final = (Kind.META_CAS, Kind.META_READ)
@@ -52,17 +50,6 @@ ENTRY_COLUMNS: Final = (
     *("seq", "actor", "incarnation", "entry", "bookie", "code", "content", "length", "recovery", "durable", "version"),
 )
 
-_FREQUENT_KINDS: Final = (
-    *ENTRY_KINDS,
-    *(Kind.APP_ADD, Kind.LAC_ADV, Kind.BK_LAC, Kind.READ_SEND, Kind.READ_RESP, Kind.BK_RECV, Kind.BK_ANSWER),
-    *(Kind.LOG_PUB, Kind.LOG_ACK, Kind.LOG_READ),
-)
-
-
-def rare_events(events: DataFrame) -> DataFrame:
-    """The events of all kinds that do not occur once or more per entry."""
-    return events.filter(is_kind(*(kind for kind in Kind if kind not in _FREQUENT_KINDS)))
-
 
 def bookie_crashes(rare: DataFrame) -> DataFrame:
     """Per history and bookie: ``crashes``, the events."""
@@ -73,13 +60,13 @@ def bookie_crashes(rare: DataFrame) -> DataFrame:
     )
 
 
-def first_sends(events: DataFrame) -> DataFrame:
+def first_sends(adds: DataFrame) -> DataFrame:
     """Per ledger, ``actor``, ``incarnation``, ``entry``, ``bookie`` and ``lac``: ``sent``, the first add that is no recovery's.
 
     All adds of an entry carry one LAC, where nothing is wrong.
     """
     return (
-        events.filter(is_kind(Kind.ADD_SEND) & ~sf.col("recovery"))
+        adds.filter(~sf.col("recovery"))
         .groupBy(*LEDGER_KEY, "actor", "incarnation", "entry", "bookie", "lac")
         .agg(sf.min("seq").alias("sent"))
     )
@@ -141,7 +128,7 @@ def ledgers(rare: DataFrame) -> DataFrame:
 
 
 def entries(events: DataFrame, ledgers: DataFrame) -> DataFrame:
-    """One row per entry of which anything is known.
+    """One row per entry of which anything is known, from the events of :data:`ENTRY_KINDS`.
 
     * ``acks``, ``ack_seq``, ``durable_seq``: how often it was acknowledged, when first, and when first as durable;
       ``acked_min``, ``acked_max``: the least and the greatest content that was acknowledged; ``acker_min``, ``acker_max``: the
@@ -197,10 +184,8 @@ def entries(events: DataFrame, ledgers: DataFrame) -> DataFrame:
         "denied_version": sf.max(sf.when(is_denial, sf.col("version"))),
         "denied_seq": sf.max(sf.when(is_denial, seq)),
     }
-    per_copy = (
-        events.filter(is_kind(*ENTRY_KINDS))
-        .groupBy(*ENTRY_KEY, holder.alias("bookie"))
-        .agg(*(column.alias(name) for name, column in (of_the_copy | of_the_entry).items()))
+    per_copy = events.groupBy(*ENTRY_KEY, holder.alias("bookie")).agg(
+        *(column.alias(name) for name, column in (of_the_copy | of_the_entry).items())
     )
     by_entry = per_copy.groupBy(*ENTRY_KEY).agg(
         *(sf.max(name).alias(name) for name in of_the_entry),

@@ -19,7 +19,6 @@ from spark_analysis.invariants.expressions import (
     OK,
     ensemble_of,
     is_in_write_set,
-    is_kind,
     join_small,
     observed,
     tell,
@@ -34,8 +33,10 @@ __all__ = ["REWRITE_BEFORE_CLOSE"]
 def _observe(facts: Facts) -> DataFrame:
     closed = closing_runs(facts).filter(sf.col("close").isNotNull() & sf.col("first_read").isNotNull())
     entry, seq = sf.col("entry"), sf.col("seq")
-    answers = facts.events.filter(is_kind(Kind.ADD_RESP) & sf.col("recovery") & (sf.col("code") == OK)).select(
-        *LEDGER_KEY, "actor", "entry", "bookie", "seq"
+    answers = (
+        facts.of(Kind.ADD_RESP)
+        .filter(sf.col("recovery") & (sf.col("code") == OK))
+        .select(*LEDGER_KEY, "actor", "entry", "bookie", "seq")
     )
     is_placed = is_in_write_set(
         sf.col("bookie"), ensemble_of(sf.col("close.fragments"), entry), entry, sf.col("write_quorum_size")

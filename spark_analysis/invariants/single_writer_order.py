@@ -13,7 +13,7 @@ from pyspark.sql import functions as sf
 
 from scenarios.history import Kind
 from spark_analysis.invariants.base import Invariant
-from spark_analysis.invariants.expressions import LEDGER_KEY, is_kind, join_small, observed, tell
+from spark_analysis.invariants.expressions import LEDGER_KEY, join_small, observed, tell
 from spark_analysis.invariants.facts import Facts
 
 __all__ = ["SINGLE_WRITER_ORDER"]
@@ -51,7 +51,8 @@ def _order(facts: Facts) -> DataFrame:
     before = Window.partitionBy(*_WRITER).orderBy("sent").rowsBetween(Window.unboundedPreceding, -1)
     entry, below = sf.col("entry"), sf.coalesce(sf.col("below"), sf.lit(-1))
     numbered = (
-        facts.events.filter(is_kind(Kind.APP_ADD) & ~sf.col("given"))
+        facts.of(Kind.APP_ADD)
+        .filter(~sf.col("given"))
         .select(*_WRITER, "entry", sf.lit(True).alias("is_numbered"))  # noqa: FBT003
         .distinct()
     )

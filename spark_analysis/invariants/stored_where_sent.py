@@ -30,7 +30,7 @@ __all__ = ["STORED_WHERE_SENT"]
 def _observe(facts: Facts) -> DataFrame:
     seq, is_send = sf.col("seq"), is_kind(Kind.ADD_SEND)
     copies = (
-        facts.events.filter(is_kind(Kind.ADD_SEND, Kind.BK_STORE))
+        facts.of(Kind.ADD_SEND, Kind.BK_STORE)
         .select(
             *ENTRY_KEY,
             sf.when(is_send, sf.col("bookie")).otherwise(sf.col("actor")).alias("bookie"),

@@ -13,7 +13,7 @@ from pyspark.sql import functions as sf
 
 from scenarios.history import Kind
 from spark_analysis.invariants.base import Invariant
-from spark_analysis.invariants.expressions import LEDGER_KEY, is_kind, join_small, observed, tell
+from spark_analysis.invariants.expressions import LEDGER_KEY, join_small, observed, tell
 from spark_analysis.invariants.facts import Facts
 from spark_analysis.invariants.left_open import OPEN_COLUMNS, OPEN_KINDS
 from spark_analysis.invariants.relations import LEDGER_COLUMNS, LEDGER_KINDS
@@ -23,7 +23,7 @@ __all__ = ["VISIBLE_LAC_BOUNDED"]
 
 def _observe(facts: Facts) -> DataFrame:
     seen = (
-        facts.events.filter(is_kind(Kind.BK_LAC, Kind.LAC_ADV))
+        facts.of(Kind.BK_LAC, Kind.LAC_ADV)
         .groupBy(*LEDGER_KEY)
         .agg(sf.max(sf.struct("lac", "seq", "actor")).alias("seen"))
     )

@@ -27,6 +27,7 @@ from spark_analysis.jobs.files import (
     rows_of_files,
     without_copies,
 )
+from spark_analysis.jobs.keeping import moved_once
 from spark_analysis.packed import HeaderOf, bytes_up_to, decode_events
 from spark_analysis.schema import columns_of
 from spark_analysis.source import HistoryFile, list_files, read_histories
@@ -65,7 +66,8 @@ class Histories(Protocol):
     ) -> AbstractContextManager[DataFrame]:
         """File rows and the events of ``kinds`` (all, if empty), in ``columns``, one history in one partition.
 
-        Inside the block it may be planned and read. A file that cannot be used has a file row that names the problem.
+        Inside the block it may be planned, and read several times: no event is moved again. A file that cannot be used has a
+        file row that names the problem.
         """
         ...
 
@@ -117,7 +119,7 @@ class _FileHistories:
             listing = Path(scratch, "files.json")
             list_files(listing, self._files)
             rows = read_histories(spark, self._folder, columns=columns_of(*columns), kinds=kinds, listing=listing)
-            yield rows.repartition(self.partitions(spark), "history")
+            yield moved_once(rows.repartition(self.partitions(spark), "history"))
 
     def each(self, spark: SparkSession, judge: JudgedHistory, failed: Unjudged, schema: str) -> DataFrame:
         def work(files: Sequence[HistoryFile]) -> Iterator[tuple[Any, ...]]:

@@ -1,8 +1,8 @@
 """What invariants find in histories, planned once, by several threads.
 
-The events are read once and kept, partitioned by history, as are the relations that several invariants start from. Making and
-planning the questions takes longer than answering them until there are some hundred thousand events. It is work for one
-processor, so the invariants are dealt out to threads, and the findings of each thread are one query of their own.
+The events are placed by history once, and kept apart by kind, as are the relations that several invariants
+start from. Making and planning the questions takes longer than answering them until there are some hundred thousand events. It
+is work for one processor, so the invariants are dealt out to threads, and the findings of each thread are one query of their own.
 
 A task answers all questions about one partition. Many histories are judged a part of the partitions at a time, by the same plans,
 and what was kept for a part is forgotten before the next; only findings stay. Few are judged at once; their events are read
@@ -79,14 +79,13 @@ def judged_histories(
         histories.table(spark, tuple(columns), [str(kind) for kind in kinds]) as rows,
     ):
         try:
-            table = meanwhile.keep(rows)
-            files = results.keep(_files(table))
-            found = _findings(spark, table, invariants, meanwhile, results, read_ahead=parts == 1)
+            files = results.keep(_files(rows))
+            found = _findings(spark, rows, invariants, meanwhile, results, read_ahead=parts == 1)
             findings = reduce(DataFrame.union, found)
             if parts > 1:
                 compute_in_parts(_histories_of([files, *found]), meanwhile, parts, progress)
                 meanwhile.give_up()
-            yield Judged(files, findings, table, results.keep)
+            yield Judged(files, findings, rows, results.keep)
         finally:
             for kept in (meanwhile, results):
                 kept.give_up()

@@ -14,7 +14,7 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-__all__ = ["Kept", "compute_in_parts", "keep", "kept_partitions"]
+__all__ = ["Kept", "compute_in_parts", "keep", "kept_partitions", "moved_once"]
 
 #: Rows and not columns: everything here is read a few times, which does not repay building columns. What does not fit into memory
 #: goes to disk.
@@ -31,6 +31,17 @@ def keep(relation: DataFrame) -> DataFrame:
     jvm: Any = relation.sparkSession._jvm  # noqa: SLF001  there is no public way
     getattr(_rows_of(kept), "checkpointData_$eq")(jvm.scala.Option.empty())
     return kept
+
+
+def moved_once(relation: DataFrame) -> DataFrame:
+    """``relation``, computed whenever it is asked for, but for what comes before its last shuffle, which is done once.
+
+    What is planned from it begins here, and takes the rows from the files of the shuffle, which stay for as long as somebody
+    refers to it.
+    """
+    planned = keep(relation)
+    _free(planned)
+    return planned
 
 
 class Kept:

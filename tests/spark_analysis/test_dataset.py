@@ -87,7 +87,7 @@ def test_formulas_find_what_they_found_in_the_files_and_move_nothing(
     planned: list[DataFrame] = []
 
     def judge_and_keep(facts: Facts, invariants: Sequence[Invariant]) -> DataFrame:
-        planned.extend((facts.events, judge(facts, invariants)))
+        planned.extend((facts.rare_events, judge(facts, invariants)))
         return planned[-1]
 
     monkeypatch.setattr(judging, "judge", judge_and_keep)

@@ -8,8 +8,14 @@ from unittest.mock import Mock
 
 import pytest
 
-from spark_analysis.invariants import relations
+from spark_analysis.invariants import by_kind, relations
 from spark_analysis.invariants.facts import Facts
+
+
+def facts_of(monkeypatch: pytest.MonkeyPatch, events: str) -> Facts:
+    """Facts of events that nobody looks at."""
+    monkeypatch.setattr(by_kind, "is_kind", Mock())
+    return Facts(Mock(name=events, columns=["history", "kind"]))
 
 
 def test_a_relation_is_derived_once_whichever_threads_ask(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -19,12 +25,12 @@ def test_a_relation_is_derived_once_whichever_threads_ask(monkeypatch: pytest.Mo
         derived.append(events)
         return Mock(name=f"relation {len(derived)}")
 
-    monkeypatch.setattr(relations, "rare_events", derive)
-    facts = Facts(Mock(name="events"))
+    monkeypatch.setattr(relations, "ledgers", derive)
+    facts = facts_of(monkeypatch, "events")
 
     def ask(_: int) -> object:
         begun.wait(10)
-        return facts.rare_events
+        return facts.ledgers
 
     with ThreadPoolExecutor(2) as pool:
         first, second = pool.map(ask, range(2))
@@ -33,5 +39,5 @@ def test_a_relation_is_derived_once_whichever_threads_ask(monkeypatch: pytest.Mo
 
 
 def test_facts_of_other_events_are_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(relations, "rare_events", lambda events: ("rare", events))
-    assert Facts(Mock(name="a")).rare_events is not Facts(Mock(name="b")).rare_events
+    monkeypatch.setattr(relations, "ledgers", lambda events: ("ledgers", events))
+    assert facts_of(monkeypatch, "a").ledgers is not facts_of(monkeypatch, "b").ledgers
