@@ -16,6 +16,8 @@ __all__ = ["MAGIC", "HistoryWriter"]
 
 MAGIC: Final = "bk-history"
 
+_Layout = tuple[int, int, Callable[[Mapping[str, Any]], tuple[Any, ...]]]
+
 
 def _values_of(names: tuple[str, ...]) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:
     """What takes the values of these names out of fields, in this order."""
@@ -24,8 +26,12 @@ def _values_of(names: tuple[str, ...]) -> Callable[[Mapping[str, Any]], tuple[An
     return (lambda fields: (fields[names[0]],)) if names else (lambda _: ())
 
 
-#: By kind: its number, how many fields it has, and what takes their values.
-_LAYOUTS: Final = {kind: (index, len(names), _values_of(names)) for index, (kind, names) in enumerate(KINDS.items())}
+def layouts_of(kinds: Mapping[str, tuple[str, ...]]) -> dict[str, _Layout]:
+    """By kind: its number, how many fields it has, and what takes their values."""
+    return {kind: (index, len(names), _values_of(names)) for index, (kind, names) in enumerate(kinds.items())}
+
+
+_LAYOUTS: Final = layouts_of(KINDS)
 _FLUSH_BYTES: Final = 64 * 1024
 
 

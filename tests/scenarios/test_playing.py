@@ -465,6 +465,7 @@ def of_earlier_version(source: Path, target: Path, cause: str = "") -> Path:
     now = 0
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(writer, "KINDS", kinds)
+        patch.setattr(writer, "_LAYOUTS", writer.layouts_of(kinds))
         known = {"kinds": [[str(kind), list(names)] for kind, names in kinds.items()]}
         history = HistoryWriter({**header, **known}, lambda: now, target)
         for event in events:
