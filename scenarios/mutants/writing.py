@@ -224,6 +224,7 @@ WRITING_MUTANTS: Final = (
         summary="what a bookie acknowledged counts after it was replaced",
         clauses=("A2", "B4"),
         world="both-copies-spare",
+        in_runs=True,
         past="M18",
         replaces=(Replacement(PendingAdds, "switch", _keeping_acknowledgements),),
     ),
@@ -232,6 +233,7 @@ WRITING_MUTANTS: Final = (
         summary="the answer of a bookie that was replaced counts as that of a member",
         clauses=("A2", "B4"),
         world="one-copy-2",
+        in_runs=True,
         past="M18",
         replaces=(
             Replacement(PendingAdds, "acknowledge", _as_if_of_a_member),
@@ -280,8 +282,9 @@ WRITING_MUTANTS: Final = (
     Mutant(
         name="acks-out-of-order",
         summary="an entry is acknowledged while one below it has no ack quorum",
-        clauses=("A3", "L9", "L10"),
+        clauses=("A3", "A9", "B4", "L1", "L9", "L10"),
         world="one-copy-2",
+        in_runs=True,
         past="M24",
         replaces=(Replacement(PendingAdds, "complete", _completing_whatever_has_a_quorum),),
     ),

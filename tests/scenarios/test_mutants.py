@@ -90,6 +90,9 @@ WHERE = {
     "acks-above-gaps": ("given-ids", {"A3": 12, "A9": 12, "B4": 12, "L1": 12}),
     "rot-counts-as-denial": ("corrupt-entry", {"A1": 12, "E3": 12}),
     "reads-go-beyond-the-lac": ("read-beyond-lac", {"F1": 12}),
+    "replaced-bookie-keeps-acknowledgements": ("reset-storm", {"A2": 4}),
+    "replaced-bookie-still-answers": ("reset-storm", {"A2": 11}),
+    "acks-out-of-order": ("given-ids", {"A3": 12, "A9": 12, "B4": 12, "L1": 12}),
     "log-writes-before-listing": ("log-tail-across-takeover", {"H5": 12, "H8": 12}),
     "log-takes-conflicts-for-success": ("log-cursor-comes-during-roll", {"H5": 12, "H8": 12, "H9": 12}),
     "log-does-not-fence-its-predecessor": ("log-partitioned-owner", {"H1": 9, "H7": 4, "H8": 9, "H10": 12}),
@@ -128,6 +131,7 @@ SEEDS = range(12)
 SEEDS_ENOUGH = range(4)
 #: Defects that calm weather shows as well.
 EVERYWHERE = {
+    "acks-out-of-order",
     "acks-above-gaps",
     "ack-quorum-one-short",
     "adds-tell-the-lac-of-what-was-pushed",

@@ -86,6 +86,9 @@ def test_what_runs_are_not_seen_to_break_worlds_are() -> None:
         "change-ignores-takeover": {"B2"},
         "nothing-resent-after-change": {"L9"},
         "writer-closes-over-closed": {"B2", "B3"},
+        "replaced-bookie-keeps-acknowledgements": {"B4"},
+        "replaced-bookie-still-answers": {"B4"},
+        "acks-out-of-order": {"L9", "L10"},
     }
 
 
