@@ -143,6 +143,11 @@ class BookieServer:
         self._listener = Listener(sock, admission, self.notices, config, partial(ServedConnection, self))
         self.port = self._listener.port
 
+    async def announced(self) -> None:
+        """Wait until the metadata store has the bookie's mode, as far as this server announces it."""
+        if self._registration is not None:
+            await self._registration.current()
+
     async def aclose(self) -> None:
         """Withdraw the announcement, answer what waits, save everything, close every connection. Idempotent."""
         listener = self._listener

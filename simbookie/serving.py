@@ -288,6 +288,7 @@ async def _operated(
         properties=dict(options.properties),
         expand=expand,
         connect=partial(bkclient.connect, options.metadata_uri),
+        announced=server.announced,
     )
     admin = AdminServer(subject, options.admin_host, options.admin_port)
     await admin.start()

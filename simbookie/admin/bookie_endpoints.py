@@ -25,6 +25,7 @@ __all__ = ["BOOKIE_ANSWERS"]
 
 _SANITY_ENTRIES: Final = 10
 _SANITY_TIMEOUT_S: Final = 5.0
+_ANNOUNCED_TIMEOUT_S: Final = 30.0
 
 
 async def state(subject: Administered, request: HttpRequest) -> HttpResponse:
@@ -43,7 +44,10 @@ async def state(subject: Administered, request: HttpRequest) -> HttpResponse:
 
 
 async def read_only(subject: Administered, request: HttpRequest) -> HttpResponse:
-    """Whether the bookie is read-only; PUT switches by hand, which space on disks does not undo."""
+    """Whether the bookie is read-only; PUT switches by hand, which space on disks does not undo.
+
+    It is answered when clients can know of it from the metadata store.
+    """
     bookie = subject.bookie
     if request.method == "PUT":
         wanted = body_object(request).get("readOnly", False)
@@ -59,6 +63,14 @@ async def read_only(subject: Administered, request: HttpRequest) -> HttpResponse
                 text = "Bookie is disabled ReadOnly mode, cannot transit to readOnly mode"
                 return sentence(HTTPStatus.BAD_REQUEST, text)
             bookie.set_read_only(True)
+        if subject.announced is not None:
+            try:
+                async with asyncio.timeout(_ANNOUNCED_TIMEOUT_S):
+                    await subject.announced()
+            except TimeoutError:
+                mode = "read-only" if bookie.read_only else "writable"
+                text = f"The bookie is {mode}, which the metadata store was not told within {_ANNOUNCED_TIMEOUT_S:g} s"
+                return sentence(HTTPStatus.INTERNAL_SERVER_ERROR, text)
     elif request.method != "GET":
         return sentence(HTTPStatus.NOT_FOUND, "Unsupported method. Should be GET or PUT method")
     return json_answer({"readOnly": bookie.read_only})

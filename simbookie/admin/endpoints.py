@@ -43,7 +43,8 @@ class Administered:
 
     ``properties`` are what the bookie is configured with, by BookKeeper's keys. ``wall_clock`` gives seconds since 1970.
     ``address`` is where clients find the bookie. ``expand`` checks the folders of the bookie against their cookies. ``connect``
-    gives a client of the cluster, to be entered and left by who asks for it.
+    gives a client of the cluster, to be entered and left by who asks for it. ``announced`` waits until the metadata store has
+    the bookie's mode.
     """
 
     bookie: Bookie
@@ -54,6 +55,7 @@ class Administered:
     properties: dict[str, str] = field(default_factory=dict)
     expand: Callable[[], Awaitable[None]] | None = None
     connect: Callable[[], AbstractAsyncContextManager[BookKeeper]] | None = None
+    announced: Callable[[], Awaitable[None]] | None = None
     jobs: Jobs = field(default_factory=Jobs)
     #: What was asked for in the present life of the bookie's store.
 

@@ -30,6 +30,8 @@ class Registration:
         self._address = address
         self._timeout_s = timeout_s
         self._mode_changed = asyncio.Event()
+        #: Set while the announcement is that of the bookie's mode, or is not kept any more.
+        self._is_current = asyncio.Event()
         self._registrar: asyncio.Task[None] | None = None
 
     async def begin(self) -> None:
@@ -39,8 +41,13 @@ class Registration:
         self._mode_changed.clear()
         self._registrar = asyncio.create_task(self._follow(read_only=read_only))
 
+    async def current(self) -> None:
+        """Wait until the announcement is that of the bookie's mode, or is not kept in line any more."""
+        await self._is_current.wait()
+
     def abandon(self) -> None:
         """Leave the announcement as it is."""
+        self._is_current.set()
         if self._registrar is not None:
             self._registrar.cancel()
             self._registrar = None
@@ -51,18 +58,24 @@ class Registration:
             registrar, self._registrar = self._registrar, None
             registrar.cancel()
             await asyncio.gather(registrar, return_exceptions=True)
+        self._is_current.set()
         try:
             async with asyncio.timeout(self._timeout_s):
                 await self._registry.unregister_bookie(self._bookie.bookie_id)
         except (BookKeeperError, TimeoutError) as error:
             _log.warning("bookie %s cannot be unregistered: %s", self._bookie.bookie_id, error)
 
+    def _mode_was_set(self, _read_only: bool) -> None:  # noqa: FBT001  a callback
+        self._is_current.clear()
+        self._mode_changed.set()
+
     async def _follow(self, *, read_only: bool) -> None:
         """Follow the bookie's mode until cancelled; a registry that fails is asked again."""
-        stop_watching = self._bookie.watch_read_only(lambda _: self._mode_changed.set())
+        stop_watching = self._bookie.watch_read_only(self._mode_was_set)
         try:
             while True:
                 if self._bookie.read_only == read_only:
+                    self._is_current.set()
                     await self._mode_changed.wait()
                     self._mode_changed.clear()
                     continue

@@ -64,6 +64,7 @@ async def operated(folder: Path, config: BookieConfig | None = None, **conf: str
             address=lambda: f"127.0.0.1:{server.port}",
             properties={"bookiePort": "3181"},
             connect=lambda: bkclient.connect(uri),
+            announced=server.announced,
         )
         collecting = asyncio.create_task(collector.run())
         admin = AdminServer(subject, "127.0.0.1")

@@ -111,6 +111,25 @@ async def test_the_state_follows_the_bookie_and_read_only_mode_is_switched_by_ha
         assert (await it.asked("DELETE", f"{BOOKIE}/state/readonly"))[0] == 404
 
 
+async def test_a_mode_is_answered_when_clients_can_know_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with operated(tmp_path) as it:
+        store, may_register, is_asked = it.subject.metadata, asyncio.Event(), asyncio.Event()
+        register = store.register_bookie
+
+        async def register_later(*arguments: Any, **options: Any) -> None:
+            is_asked.set()
+            await may_register.wait()
+            await register(*arguments, **options)
+
+        monkeypatch.setattr(store, "register_bookie", register_later)
+        asking = asyncio.create_task(it.told("PUT", f"{BOOKIE}/state/readonly", {"readOnly": True}))
+        await is_asked.wait()
+        assert not (await asyncio.wait([asking], timeout=0.1))[0]
+        may_register.set()
+        assert await asking == {"readOnly": True}
+        assert (await store.bookies()).read_only == ("b0",)
+
+
 async def test_a_bookie_that_does_not_run_is_not_ready_and_not_sane(tmp_path: Path) -> None:
     async with operated(tmp_path) as it:
         assert await it.asked("GET", f"{BOOKIE}/is_ready") == (200, "OK")

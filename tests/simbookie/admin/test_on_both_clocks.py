@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Any
 
@@ -24,11 +24,13 @@ GROUNDS = [pytest.param(in_reality, id="reality"), pytest.param(in_world, id="wo
 Ground = Callable[[Callable[[], Any]], Any]
 
 
-def interface(config: HttpConfig | None = None) -> tuple[MeasuredBookie, AdminServer]:
+def interface(
+    config: HttpConfig | None = None, announced: Callable[[], Awaitable[None]] | None = None
+) -> tuple[MeasuredBookie, AdminServer]:
     store = MemoryMetadataService().session(rng=Random(1))
     bookie = MeasuredBookie("b0", MemoryStorage())
     bookie.start()
-    subject = Administered(bookie, store, GarbageCollector(bookie, store), lambda: 0.0)
+    subject = Administered(bookie, store, GarbageCollector(bookie, store), lambda: 0.0, announced=announced)
     return bookie, AdminServer(subject, "127.0.0.1", 0, config)
 
 
@@ -50,6 +52,23 @@ def test_a_bookie_is_operated_on_any_loop(ground: Ground) -> None:
         await server.aclose()
 
     ground(story)
+
+
+def test_a_mode_that_the_metadata_store_is_not_told_is_an_error_in_half_a_minute() -> None:
+    async def story() -> None:
+        async def announced() -> None:
+            await asyncio.get_running_loop().create_future()
+
+        bookie, server = interface(announced=announced)
+        await server.start()
+        began = asyncio.get_running_loop().time()
+        status, text = await ask(server.port, "PUT", "/api/v1/bookie/state/readonly", b'{"readOnly": true}')
+        assert (status, bookie.read_only) == (500, True)
+        assert text == "The bookie is read-only, which the metadata store was not told within 30 s"
+        assert asyncio.get_running_loop().time() - began == pytest.approx(30, abs=1)
+        await server.aclose()
+
+    in_world(story)
 
 
 def test_deadlines_are_kept_to_the_second_in_virtual_time() -> None:
