@@ -67,6 +67,12 @@ def test_every_event_of_swarms_is_specified(swarm: str, transport: TransportKind
         checked(read_history(result.path)[1])
 
 
+@pytest.mark.deep
+def test_a_last_entry_that_was_altered_when_a_bookie_told_its_lac_is_no_step_of_the_bookie(tmp_path: Path) -> None:
+    """The copy was good again when the client heard of it; found by comparing transports."""
+    checked(read_history(run_scenario("swarm-live", 755, record=tmp_path).path)[1])
+
+
 # The page ----------------------------------------------------------------------------------------------------------
 
 

@@ -40,6 +40,8 @@ class RecordedBookie:
         self._may_be_fenced = False
         self._arrived: list[_Arrived] = []
         self._told_lacs: dict[str, set[int]] = {}
+        #: Clients that were told of a last entry when entries were lost or altered here.
+        self._misled: set[str] = set()
 
     # Requests --------------------------------------------------------------------------------------------------------
 
@@ -95,6 +97,8 @@ class RecordedBookie:
             return self._answers_add(operation, entry, code)
         if operation == "fence":
             self._told_lacs.setdefault(source, set()).update(*(one.lacs for one in arrived))
+            if self._lost:
+                self._misled.add(source)
         if code != OK and code not in DENIALS:
             return ("loses a request",)
         require(self._is_fenced or self._may_be_fenced, f"{operation} {entry} is answered without a fence")
@@ -127,7 +131,7 @@ class RecordedBookie:
 
     def told_lacs(self, source: str) -> set[int]:
         """The LACs that the bookie could tell ``source`` with a fence; none are known of one that lost entries."""
-        return set() if self._lost else self._told_lacs.get(source, set())
+        return set() if self._lost or source in self._misled else self._told_lacs.get(source, set())
 
     # Fences ----------------------------------------------------------------------------------------------------------
 

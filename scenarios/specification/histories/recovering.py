@@ -34,6 +34,8 @@ class RecordedRecovery:
         self._start: int | None = None
         self._fenced: set[str] = set()
         self._lac = stored.fragments[-1][0] - 1
+        #: LACs of bookies that tell nothing of themselves, or had lost entries: the client may not have believed them.
+        self._doubted: set[int] = set()
         self._asked_to = -1
         self._answers: dict[int, dict[str, tuple[int, int | None]]] = {}
         #: The last entry that was found, and the one that was ruled out.
@@ -79,7 +81,10 @@ class RecordedRecovery:
         self._fenced.add(fields["bookie"])
         if code == OK and lac is not None:
             require(not told or lac in told, f"{fields['bookie']} tells the LAC {lac}, and not that of its last entry")
-            self._lac = max(self._lac, lac)
+            if told:
+                self._lac = max(self._lac, lac)
+            else:
+                self._doubted.add(lac)
         return ("ClientReceivesFencingReadLacResponse",)
 
     # Reading ---------------------------------------------------------------------------------------------------------
@@ -97,7 +102,8 @@ class RecordedRecovery:
                 self._stored.is_covered(self._ensemble, self._fenced),
                 f"reading begins with {sorted(self._fenced)} fenced",
             )
-            require(entry == self._lac + 1, f"reading begins at {entry}, and the LAC is {self._lac}")
+            is_doubted = entry - 1 in self._doubted and entry > self._lac
+            require(entry == self._lac + 1 or is_doubted, f"reading begins at {entry}, and the LAC is {self._lac}")
         asked_to, self._asked_to = self._asked_to, max(self._asked_to, entry)
         require(not self._has_given_up, "it reads after it has given up")
         require(self.ruled_out is None, f"it reads entry {entry} after it ruled out {self.ruled_out}")
