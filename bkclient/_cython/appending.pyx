@@ -211,7 +211,7 @@ def try_append(self, payload):
 
 cdef int _append(object shell, object adds, object entry_id, object payload) except -1:
     """What the machine does to append an entry, and its shell to send it."""
-    entry = pushed_on(adds, payload, got(adds, _lac_at))
+    entry = pushed_on(adds, entry_id, payload, got(adds, _lac_at))
     sizes = got(adds, _sizes_at)
     if type(sizes) is not _sizes:
         raise TypeError(f"{type(sizes).__name__} are no quorum sizes")

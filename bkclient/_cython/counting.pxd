@@ -1,1 +1,1 @@
-cdef object pushed_on(object adds, object payload, object header_lac)
+cdef object pushed_on(object adds, object entry_id, object payload, object header_lac)

@@ -69,15 +69,15 @@ def push(self, payload, header_lac):
     """Twin of the definition."""
     if not is_a(self, _adds):
         return _push(self, payload, header_lac)
-    return pushed_on(self, payload, header_lac)
+    return pushed_on(self, got(self, _adds_at.lap) + 1, payload, header_lac)
 
 
-cdef object pushed_on(object adds, object payload, object header_lac):
+cdef object pushed_on(object adds, object entry_id, object payload, object header_lac):
+    """What :func:`push` does; ``entry_id`` is the next one, which whoever asks has made already."""
     cdef dict pending = got(adds, _adds_at.pending)
-    cdef object entry, add, entry_id, length
+    cdef object entry, add, length
     cdef long long last = number(adds, _adds_at.lap)
     assert number(adds, _adds_at.lac) <= number(adds, _adds_at.head) <= last, "LAC, head, LAP"
-    entry_id = last + 1
     length = number(adds, _adds_at.length) + len(payload)
     put(adds, _adds_at.lap, entry_id)
     put(adds, _adds_at.length, length)
