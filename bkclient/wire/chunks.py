@@ -50,7 +50,8 @@ def taken(chunk: bytes, adds: dict[bytes, SentAdd[Token]]) -> tuple[list[SentAdd
     take = adds.pop
     acknowledged: list[SentAdd[Token]] = []
     while position < last:
-        # One frame is as long as the one before, as a rule. What is cut to a length that is not its own is no key.
+        # One frame is as long as the one before, as a rule. What is cut to a length that is not its own is no key; but a shorter
+        # frame at the end of the chunk is cut to its own.
         size = PREFIX_SIZE + chunk[position + PREFIX_SIZE - 1]
         for start in range(position, last, size):
             add = take(chunk[start : start + size], None)
@@ -58,7 +59,7 @@ def taken(chunk: bytes, adds: dict[bytes, SentAdd[Token]]) -> tuple[list[SentAdd
                 break
             acknowledged.append(add)
         else:
-            position = start + size
+            position = min(start + size, len(chunk))
             break
         if start == position:
             break  # it says something else, or is not complete

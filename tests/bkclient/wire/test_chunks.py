@@ -39,6 +39,7 @@ CONTENTS = st.sampled_from(
 @given(st.lists(CONTENTS, max_size=12), st.sets(CONTENTS), st.integers(0, 60), st.binary(max_size=6))
 @example([b"a", b"b", b"ab", b"aa", b"c" * 40], {b"a", b"b", b"ab", b"aa", b"c" * 40}, 0, b"")
 @example([b"a", b"\0\0\0\1", b"b"], {b"a", b"b"}, 0, b"")
+@example([b"ab", b"a"], {b"ab", b"a"}, 0, b"")
 def test_acknowledgements_of_any_sizes(contents: list[bytes], known: set[bytes], cut: int, rest: bytes) -> None:
     chunk = b"".join(map(frame_of, contents))
     chunk = chunk[: len(chunk) - cut] + rest
