@@ -56,14 +56,13 @@ class _StoredLedger:
 
     data: bytes = field(repr=False)
     version: int
-    #: What :meth:`decode` has found: all readers of a version get one value, which nothing changes.
-    _decoded: Versioned | None = field(default=None, repr=False)
+    #: The bytes that :meth:`decode` saw last, and what it found: all who read a version get one value, which nothing changes.
+    _decoded: tuple[bytes, Versioned] | None = field(default=None, repr=False)
 
     def decode(self, ledger_id: int) -> Versioned:
-        found = self._decoded
-        if found is None or found.version != self.version:
-            found = self._decoded = Versioned(decode_ledger_metadata(ledger_id, self.data), self.version)
-        return found
+        if self._decoded is None or self._decoded[0] is not self.data or self._decoded[1].version != self.version:
+            self._decoded = self.data, Versioned(decode_ledger_metadata(ledger_id, self.data), self.version)
+        return self._decoded[1]
 
 
 @dataclass(frozen=True, slots=True)
