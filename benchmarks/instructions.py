@@ -23,6 +23,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any, Final, cast
@@ -31,7 +32,6 @@ import typer
 
 from benchmarks.measuring import LOOPS, run_on
 from bkclient import BookKeeper, ClientConfig
-from bkclient._core import CORES, VARIABLE, is_built
 from bkclient.metadata.base import BookieAddress
 from bkclient.metadata.memory import MemoryMetadataService
 from bkclient.transport.link import NewConnection
@@ -43,7 +43,9 @@ BOOKIES: Final = ("b0", "b1", "b2")
 WINDOW: Final = 1000
 #: Entries before anything is counted, and those that are.
 WARM, COUNTED = 2_000, 6_000
-THERE: Final = [name for name in CORES if name == "python" or is_built()]
+#: The environment variable that chooses a core, and the cores that are there.
+VARIABLE: Final = "BKCLIENT_CORE"
+THERE: Final = ["python"] if find_spec("bkclient._cython.answers") is None else ["python", "cython"]
 
 
 class _Socket:

@@ -17,7 +17,7 @@ from typing import Final
 
 from scenarios.exhaustive.automata import Ask
 from scenarios.exhaustive.configuration import SmallCluster
-from scenarios.exhaustive.traces import Move, MoveKind, Trace
+from scenarios.exhaustive.traces import MoveKind, Trace, TracedMove
 from scenarios.plan import Plan, parse_plan
 from scenarios.runner import run_plan
 
@@ -164,7 +164,7 @@ class _Writing:
         nth, (kind, _, conditions) = self._seen[event], event.partition(" ")
         self._trigger, self._after_s = event if nth == 1 else f"{kind} nth={nth} {conditions}", 0.0
 
-    def _take(self, move: Move) -> None:
+    def _take(self, move: TracedMove) -> None:
         client = self._client(move.client)
         if move.kind in {MoveKind.APPENDS, MoveKind.CLOSES}:
             program = self._programs[client]
@@ -186,7 +186,7 @@ class _Writing:
         else:
             self._take_message(move, client, move.ask)
 
-    def _take_message(self, move: Move, client: str, ask: Ask) -> None:
+    def _take_message(self, move: TracedMove, client: str, ask: Ask) -> None:
         traffic, bookie = _traffic(move.client, ask), self._places[ask.bookie_id]
         key = f"{move.client} {traffic} {bookie} {ask.entry_id}"
         entry = "" if traffic == "fence" else f" entry={ask.entry_id}"

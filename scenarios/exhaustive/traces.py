@@ -12,7 +12,7 @@ from scenarios.exhaustive.conversations import Item, Overdue
 from scenarios.exhaustive.moves import ClusterMoves, StepOfCluster, in_short
 from scenarios.exhaustive.search import Found, Search
 
-__all__ = ["Move", "MoveKind", "Trace", "trace"]
+__all__ = ["MoveKind", "Trace", "TracedMove", "trace"]
 
 
 class MoveKind(Enum):
@@ -32,7 +32,7 @@ class MoveKind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class TracedMove:
     """A move as a value. ``client`` is 0 for the writer, and numbers recoveries from 1.
 
     ``ask`` is the request that it is about, or its answer; ``state`` that of the ledger in what is written to the store.
@@ -54,7 +54,7 @@ class Trace:
 
     moves: tuple[str, ...]
     at_the_end: tuple[str, ...]
-    steps: tuple[Move, ...] = ()
+    steps: tuple[TracedMove, ...] = ()
     asked: tuple[tuple[int, Ask], ...] = ()
     wanted: tuple[tuple[int, str], ...] = ()
 
@@ -90,22 +90,24 @@ def _items(moves: ClusterMoves, state: int) -> Iterator[tuple[int, Item]]:
         yield from ((client, item) for item in table.described(number))
 
 
-def _move(moves: ClusterMoves, state: int, step: StepOfCluster) -> Move:
+def _move(moves: ClusterMoves, state: int, step: StepOfCluster) -> TracedMove:
     what, about = step.label
     if isinstance(about, Ask):
-        return Move(MoveKind.GIVES_UP if step.broken is None else MoveKind.ARRIVES, step.client, about)
+        return TracedMove(MoveKind.GIVES_UP if step.broken is None else MoveKind.ARRIVES, step.client, about)
     if what == "arrives" and isinstance(about, tuple):
         ask, _ = about
-        return Move(MoveKind.CRASHES if _crashes(moves, state, step.after, ask) else MoveKind.ARRIVES, step.client, ask)
+        return TracedMove(
+            MoveKind.CRASHES if _crashes(moves, state, step.after, ask) else MoveKind.ARRIVES, step.client, ask
+        )
     if isinstance(about, Answered):
-        return Move(MoveKind.HEARS, step.client, about.ask)
+        return TracedMove(MoveKind.HEARS, step.client, about.ask)
     if isinstance(about, Told):
-        return Move(MoveKind.IS_TOLD, step.client)
+        return TracedMove(MoveKind.IS_TOLD, step.client)
     if what == "store":
         verb, written = str(about).split()[:2]
         kind = MoveKind(verb)
-        return Move(kind, step.client, state="" if kind is MoveKind.TELLS else written.rstrip(","))
-    return Move(MoveKind(what), step.client)
+        return TracedMove(kind, step.client, state="" if kind is MoveKind.TELLS else written.rstrip(","))
+    return TracedMove(MoveKind(what), step.client)
 
 
 def _words(moves: ClusterMoves, state: int, step: StepOfCluster) -> str:

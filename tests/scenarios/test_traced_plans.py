@@ -12,7 +12,7 @@ from bkclient.protocol.adds import NewEntry
 from scenarios.exhausting import Settings, exhaust
 from scenarios.exhaustive.automata import Ask
 from scenarios.exhaustive.configuration import CONFIGURATIONS, SmallCluster
-from scenarios.exhaustive.traces import Move, MoveKind, Trace
+from scenarios.exhaustive.traces import MoveKind, Trace, TracedMove
 from scenarios.mutants import MACHINE_MUTANTS
 from scenarios.plan import Plan, parse_plan, print_plan
 from scenarios.runner import run_plan
@@ -70,17 +70,17 @@ def test_a_plan_has_the_moves_as_prose_and_a_step_for_each() -> None:
     add = Ask("a", "add", 0, fence=False, add=NewEntry(0, b"", -1, 0))
     read = Ask("b", "read", 0, fence=True, add=None)
     steps = (
-        Move(MoveKind.APPENDS, 0),
-        Move(MoveKind.GIVES_UP, 0, add),
-        Move(MoveKind.BEGINS, 1),
-        Move(MoveKind.STORES, 1, state="IN_RECOVERY"),
-        Move(MoveKind.IS_TOLD, 1),
-        Move(MoveKind.REFUSES, 0, state="OPEN"),
-        Move(MoveKind.TELLS, 0),
-        Move(MoveKind.ARRIVES, 1, read),
-        Move(MoveKind.HEARS, 1, read),
-        Move(MoveKind.CRASHES, 1, read),
-        Move(MoveKind.CLOSES, 0),
+        TracedMove(MoveKind.APPENDS, 0),
+        TracedMove(MoveKind.GIVES_UP, 0, add),
+        TracedMove(MoveKind.BEGINS, 1),
+        TracedMove(MoveKind.STORES, 1, state="IN_RECOVERY"),
+        TracedMove(MoveKind.IS_TOLD, 1),
+        TracedMove(MoveKind.REFUSES, 0, state="OPEN"),
+        TracedMove(MoveKind.TELLS, 0),
+        TracedMove(MoveKind.ARRIVES, 1, read),
+        TracedMove(MoveKind.HEARS, 1, read),
+        TracedMove(MoveKind.CRASHES, 1, read),
+        TracedMove(MoveKind.CLOSES, 0),
     )
     trace = Trace(("one", "two"), (), steps, ((0, add), (1, read)), ((1, "IN_RECOVERY"), (0, "OPEN")))
     cluster = SmallCluster(2, 2, 2, bookies=3, recoveries=1)
@@ -105,7 +105,7 @@ def test_a_plan_has_the_moves_as_prose_and_a_step_for_each() -> None:
 
 def test_a_plan_whose_runs_break_nothing_says_so() -> None:
     cluster = SmallCluster(1, 1, 1, bookies=1, recoveries=0)
-    plan = plan_of_trace("traced", "nothing", cluster, Trace(("one",), (), (Move(MoveKind.APPENDS, 0),)))
+    plan = plan_of_trace("traced", "nothing", cluster, Trace(("one",), (), (TracedMove(MoveKind.APPENDS, 0),)))
     assert [line for line in print_plan(plan).splitlines() if line.startswith("client ")] == ["client writer"]
     assert run_plan(plan, 0).verdict == "ok"
 

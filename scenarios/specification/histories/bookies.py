@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from scenarios.specification.histories.messages import Messages
+from scenarios.specification.histories.messages import RecordedMessages
 from scenarios.specification.histories.values import DENIALS, FENCED, OK, require
 
 __all__ = ["RecordedBookie"]
@@ -28,7 +28,7 @@ class _Arrived:
 class RecordedBookie:
     """One bookie, and what it has of one ledger."""
 
-    def __init__(self, name: str, messages: Messages) -> None:
+    def __init__(self, name: str, messages: RecordedMessages) -> None:
         self.name = name
         self._messages = messages
         self._entries: dict[int, tuple[int | None, int]] = {}

@@ -7,7 +7,7 @@ from typing import ClassVar, Final
 
 from scenarios.history.schema import Event, Kind
 from scenarios.specification.histories.bookies import RecordedBookie
-from scenarios.specification.histories.messages import Asked, Messages
+from scenarios.specification.histories.messages import RecordedMessages, RecordedRequest
 from scenarios.specification.histories.recovering import RecordedRecovery
 from scenarios.specification.histories.values import (
     CLOSED,
@@ -38,7 +38,7 @@ class RecordedLedger:
     """
 
     def __init__(self, recording: set[str]) -> None:
-        self._messages = Messages(recording)
+        self._messages = RecordedMessages(recording)
         self._stored: Stored | None = None
         self._versions: dict[int, Stored] = {}
         self._writer: RecordedWriter | None = None
@@ -166,7 +166,7 @@ class RecordedLedger:
         if recovery is not None:
             return act(recovery)
         fields = event.fields
-        asked = Asked(None, fields["bookie"], operation, fields.get("entry", -1), fields.get("content"))
+        asked = RecordedRequest(None, fields["bookie"], operation, fields.get("entry", -1), fields.get("content"))
         self._messages.send(event.actor, fields.get("request"), asked)
         return ("copies an entry",) if operation == "write-back" else ("recovers twice at a time",)
 
@@ -178,11 +178,11 @@ class RecordedLedger:
             return asked.owner.hears(asked, fields["code"])
         return ()
 
-    def _asked(self, event: Event, operation: str, entry: int) -> Asked:
+    def _asked(self, event: Event, operation: str, entry: int) -> RecordedRequest:
         """The request that an event is the outcome of."""
         fields = event.fields
         if fields.get("request") is None:  # by a recorder that numbers nothing
-            return Asked(None, fields["bookie"], operation, entry)
+            return RecordedRequest(None, fields["bookie"], operation, entry)
         asked = self._messages.asked(event.actor, fields["request"])
         require(asked is not None, f"an answer comes to {operation} {entry}, which was never sent")
         assert asked is not None, "just looked at"

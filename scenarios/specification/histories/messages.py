@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from scenarios.specification.histories.values import require
 
-__all__ = ["Asked", "Messages"]
+__all__ = ["RecordedMessages", "RecordedRequest"]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RecordedRequest:
     """A request; ``owner`` is the client that sent it, as an object, and ``content`` the entry's where it is an add."""
 
     owner: object
@@ -20,23 +20,23 @@ class Asked:
     content: int | None = None
 
 
-class Messages:
+class RecordedMessages:
     """All requests of one ledger. Messages may be lost, delayed and repeated, as in the specification, but not invented."""
 
     def __init__(self, recording: set[str]) -> None:
         #: Bookies that tell what arrives; of the others nothing is known but what clients hear.
         self._recording = recording
-        self._sent: dict[tuple[str, int], Asked] = {}
+        self._sent: dict[tuple[str, int], RecordedRequest] = {}
         self._contents: dict[tuple[str, str, str, int], set[int | None]] = {}
         self._answers: dict[tuple[str, str, str, int], set[int]] = {}
 
-    def send(self, actor: str, number: int | None, asked: Asked) -> None:
+    def send(self, actor: str, number: int | None, asked: RecordedRequest) -> None:
         """A client sends a request."""
         self._contents.setdefault((actor, asked.bookie, asked.operation, asked.entry), set()).add(asked.content)
         if number is not None:
             self._sent[actor, number] = asked
 
-    def asked(self, actor: str, number: int | None) -> Asked | None:
+    def asked(self, actor: str, number: int | None) -> RecordedRequest | None:
         """The request of this number; None if it is not known."""
         return None if number is None else self._sent.get((actor, number))
 

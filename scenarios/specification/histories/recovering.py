@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from scenarios.specification.histories.messages import Asked, Messages
+from scenarios.specification.histories.messages import RecordedMessages, RecordedRequest
 from scenarios.specification.histories.values import (
     CLOSED,
     DENIALS,
@@ -26,7 +26,7 @@ class RecordedRecovery:
     Its ensemble changes show in the write-backs that it sends, and in the metadata with which it closes the ledger.
     """
 
-    def __init__(self, actor: str, stored: Stored, messages: Messages) -> None:
+    def __init__(self, actor: str, stored: Stored, messages: RecordedMessages) -> None:
         self.actor = actor
         self._messages = messages
         self._stored = stored
@@ -67,7 +67,7 @@ class RecordedRecovery:
 
     def sends_fence(self, fields: dict[str, Any]) -> tuple[str, ...]:
         """FENCE_SEND."""
-        self._messages.send(self.actor, fields.get("request"), Asked(self, fields["bookie"], "fence", -1))
+        self._messages.send(self.actor, fields.get("request"), RecordedRequest(self, fields["bookie"], "fence", -1))
         require(fields["bookie"] in self._ensemble, f"{fields['bookie']} is fenced, and is not in the last ensemble")
         return ()
 
@@ -92,7 +92,7 @@ class RecordedRecovery:
     def sends_read(self, fields: dict[str, Any]) -> tuple[str, ...]:
         """REC_READ_SEND: ``ClientSendsRecoveryReadRequests``."""
         entry, bookie = fields["entry"], fields["bookie"]
-        self._messages.send(self.actor, fields.get("request"), Asked(self, bookie, "recovery-read", entry))
+        self._messages.send(self.actor, fields.get("request"), RecordedRequest(self, bookie, "recovery-read", entry))
         if not fields["fence"]:
             require(self.ruled_out is not None and entry == self.ruled_out - 1, "a recovery read does not fence")
             return ("learns the length",)
@@ -112,7 +112,7 @@ class RecordedRecovery:
         require(bookie in members, f"read {entry} is sent to {bookie}, and not to {', '.join(members)}")
         return ("ClientSendsRecoveryReadRequests",) if entry == self._lap + 1 else ("reads ahead",)
 
-    def hears_of_read(self, asked: Asked, code: int, content: int | None) -> tuple[str, ...]:
+    def hears_of_read(self, asked: RecordedRequest, code: int, content: int | None) -> tuple[str, ...]:
         """REC_READ_RESP: ``ClientReceivesRecoveryReadResponse``, which decides later."""
         self._answers.setdefault(asked.entry, {})[asked.bookie] = (code, content)
         return ("ClientReceivesRecoveryReadResponse",) if code == OK or code in DENIALS else ("notes a failure",)
@@ -146,7 +146,9 @@ class RecordedRecovery:
     def sends(self, fields: dict[str, Any]) -> tuple[str, ...]:
         """ADD_SEND: ``ClientWritesBackEntry``, or ``RecoveryClientSendsPendingAddOp`` after an ensemble change."""
         entry, bookie, content = fields["entry"], fields["bookie"], fields["content"]
-        self._messages.send(self.actor, fields.get("request"), Asked(self, bookie, "write-back", entry, content))
+        self._messages.send(
+            self.actor, fields.get("request"), RecordedRequest(self, bookie, "write-back", entry, content)
+        )
         self._sent.setdefault(entry, set()).add(bookie)
         require(entry in self._contents, f"entry {entry} is written back, and was not found")
         found = self._contents[entry]
@@ -170,7 +172,7 @@ class RecordedRecovery:
         )
         return ("RecoveryClientChangesEnsemble",) * comes + ("RecoveryClientSendsPendingAddOp",)
 
-    def hears(self, asked: Asked, code: int) -> tuple[str, ...]:
+    def hears(self, asked: RecordedRequest, code: int) -> tuple[str, ...]:
         """ADD_RESP: ``RecoveryClientReceivesAddConfirmedResponse``."""
         if code != OK:
             self._failed.add(asked.bookie)

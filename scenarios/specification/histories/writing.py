@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from scenarios.specification.histories.messages import Asked, Messages
+from scenarios.specification.histories.messages import RecordedMessages, RecordedRequest
 from scenarios.specification.histories.values import CLOSED, FENCED, OK, OPEN, Ensemble, Stored, require, write_set
 
 __all__ = ["RecordedWriter", "replaced_in"]
@@ -22,7 +22,7 @@ class RecordedWriter:
     confirmations that it has heard it could not be higher.
     """
 
-    def __init__(self, actor: str, created: Stored, messages: Messages) -> None:
+    def __init__(self, actor: str, created: Stored, messages: RecordedMessages) -> None:
         self.actor = actor
         self._messages = messages
         self._sizes = created
@@ -47,7 +47,7 @@ class RecordedWriter:
         before = self._sent.setdefault(entry, set())
         is_new = not before
         content = fields["content"]
-        self._messages.send(event_actor, fields.get("request"), Asked(self, bookie, "add", entry, content))
+        self._messages.send(event_actor, fields.get("request"), RecordedRequest(self, bookie, "add", entry, content))
         is_repeated = bookie in before
         before.add(bookie)
         known = self._contents.setdefault(entry, content)
@@ -89,7 +89,7 @@ class RecordedWriter:
 
     # Answers ---------------------------------------------------------------------------------------------------------
 
-    def hears(self, asked: Asked, code: int) -> tuple[str, ...]:
+    def hears(self, asked: RecordedRequest, code: int) -> tuple[str, ...]:
         """ADD_RESP."""
         bookie, entry = asked.bookie, asked.entry
         if code == OK:
