@@ -114,7 +114,7 @@ def test_code_and_pages_say_who_acts() -> None:
     offenders = {
         f"{path.relative_to(ROOT)}: {match}"
         for path in tracked_files()
-        if path.suffix in (".py", ".md", ".scn", ".toml") and path != Path(__file__)
+        if path.suffix in (".py", ".pyx", ".md", ".scn", ".toml") and path != Path(__file__)
         for match in MANNERED.findall(path.read_text(encoding="utf-8"))
     }
     assert offenders == set()

@@ -73,7 +73,7 @@ def push(self, payload, header_lac):
 
 
 cdef object pushed_on(object adds, object entry_id, object payload, object header_lac):
-    """What :func:`push` does; ``entry_id`` is the next one, which whoever asks has made already."""
+    """What :func:`push` does; ``entry_id`` is the next one, which the caller has made already."""
     cdef dict pending = got(adds, _adds_at.pending)
     cdef object entry, add, length
     cdef long long last = number(adds, _adds_at.lap)
