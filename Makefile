@@ -112,7 +112,7 @@ stateful: $(INSTALLED)  ## arbitrary schedules against the reference model, at l
 hostile: $(INSTALLED)  ## five faults at every byte between client and bookie in virtual time, and attacks on a bookie beside an honest client (about 5 minutes)
 	$(BIN)/pytest -q -m sweep tests/end_to_end/hostile
 
-cluster: $(INSTALLED)  ## bk-verify on a standalone Spark cluster of a master and two workers, one of which is killed, and the guide for data engineers (about 6 minutes)
+cluster: $(INSTALLED)  ## bk-verify on a standalone Spark cluster of a master and two workers, one of which is killed, and the guide for data engineers (about 10 minutes)
 	$(BIN)/pytest -q -m sweep tests/spark_analysis tests/test_tutorial.py
 
 processes: $(INSTALLED)  ## plans of the library with processes over TCP, in real time: clients and bookies that are killed and stopped (about 5 minutes)
