@@ -80,6 +80,8 @@ class Recorder:
         self.manifests: dict[str, LogManifest] = {}
         #: Who created each ledger.
         self.creators: dict[int, str] = {}
+        #: By client and ledger, what it read of closed ledgers, or wrote to close them, over all of its sessions.
+        self.known_closed: dict[tuple[str, int], LedgerMetadata] = {}
         #: By log and cursor, the openings of it that have stored something.
         self.cursor_openings: dict[tuple[str, str], set[str]] = {}
         self._overhead: dict[int, int] = {}

@@ -140,8 +140,6 @@ class AppliedStore(_Forwarding):
     def __init__(self, inner: MetadataStore, recorder: Recorder, actor: str, cause: str | None = None) -> None:
         super().__init__(inner, recorder, actor)
         self._cause = cause
-        #: What was read here of closed ledgers, or written to close them.
-        self._closed: dict[int, LedgerMetadata] = {}
         self._tree: RecordedTree | None = None
 
     def node_tree(self) -> RecordedTree:
@@ -171,7 +169,8 @@ class AppliedStore(_Forwarding):
         """Record META_CAS."""
         cause = self._cause or CAUSE_BY_STATE[metadata.state]
         is_stranger = self._recorder.creators.get(metadata.ledger_id, self._actor) != self._actor
-        if is_repair(metadata, self._closed.get(metadata.ledger_id)) or (cause == "ensemble" and is_stranger):
+        known_closed = self._recorder.known_closed.get((self._actor, metadata.ledger_id))
+        if is_repair(metadata, known_closed) or (cause == "ensemble" and is_stranger):
             cause = "rereplicate"
         try:
             written = await self._inner.write_ledger(metadata, expected_version)
@@ -182,7 +181,7 @@ class AppliedStore(_Forwarding):
             self._record_cas(metadata, cause, "error", expected_version=expected_version)
             raise
         if metadata.is_closed:
-            self._closed[metadata.ledger_id] = metadata
+            self._recorder.known_closed[self._actor, metadata.ledger_id] = metadata
         self._record_cas(metadata, cause, "ok", expected_version=expected_version, version=written.version)
         return written
 
@@ -190,7 +189,7 @@ class AppliedStore(_Forwarding):
         """Record META_READ."""
         value = await self._inner.read_ledger(ledger_id)
         if value.metadata.is_closed:
-            self._closed[ledger_id] = value.metadata
+            self._recorder.known_closed[self._actor, ledger_id] = value.metadata
         fields = metadata_fields(value.metadata, value.version)
         self._recorder.record(Kind.META_READ, self._actor, ledger_id, outcome="ok", **fields)
         return value

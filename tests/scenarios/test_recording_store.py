@@ -95,6 +95,7 @@ async def test_who_replaces_bookies_of_what_was_closed_repairs_it(notes: Notes, 
     truncated = METADATA.with_ensemble(4, ("b0", "b4", "b3")).closed(8, 90)
     await applied.write_ledger(repaired, 1)
     await applied.read_ledger(LEDGER)
+    applied = AppliedStore(store, notes.recorder, "operator")  # its next session
     await applied.write_ledger(closed, 2)
     await applied.write_ledger(truncated, 3)
     causes = [fields["cause"] for kind, _, _, fields in notes.told() if kind == "META_CAS"]
