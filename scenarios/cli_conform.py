@@ -10,12 +10,11 @@ import typer
 
 from scenarios.cli_options import Json
 from scenarios.cli_output import EXIT_FOUND, fail, print_json, print_lines
+from scenarios.cli_plan import HISTORY_SUFFIX
 from scenarios.history import History, HistoryError
 from scenarios.specification.histories.conformance import ConformedHistory, conform_history
 
 __all__ = ["add_to"]
-
-_SUFFIX: Final = ".bkh"
 
 
 def add_to(app: typer.Typer) -> None:
@@ -66,9 +65,9 @@ def _histories(files: list[Path]) -> list[Path]:
     found: dict[Path, None] = {}
     for path in files:
         if path.is_dir():
-            inside = sorted(path.rglob(f"*{_SUFFIX}"))
+            inside = sorted(path.rglob(f"*{HISTORY_SUFFIX}"))
             if not inside:
-                fail(f"{path}: has no history (*{_SUFFIX}) in it")
+                fail(f"{path}: has no history (*{HISTORY_SUFFIX}) in it")
             found.update(dict.fromkeys(inside))
         else:
             found[path] = None

@@ -10,7 +10,17 @@ import typer
 
 from scenarios.clauses import CLAUSES
 from scenarios.cli_completion import complete_clause, complete_mutant
-from scenarios.cli_output import EXIT_FOUND, EXIT_UNDECIDED, fail, known, print_json, print_lines, print_table, watched
+from scenarios.cli_output import (
+    EXIT_FOUND,
+    EXIT_INTERRUPTED,
+    EXIT_UNDECIDED,
+    fail,
+    known,
+    print_json,
+    print_lines,
+    print_table,
+    watched,
+)
 from scenarios.cli_plan import SUFFIX
 from scenarios.exhausting import Exhausted, SearchLimits, Settings, exhaust
 from scenarios.exhaustive.configuration import CONFIGURATIONS, Reductions, SmallCluster
@@ -29,7 +39,6 @@ def add_to(app: typer.Typer) -> None:
 
 #: What is searched unless something else is asked for: a few seconds in all.
 _DEFAULT: Final = ("one-copy", "one-copy-change", "both-copies", "both-copies-change", "either-copy", "striped")
-_EXIT_INTERRUPTED: Final = 130
 
 _EXHAUSTIVE_HELP: Final = f"""Search small clusters exhaustively: every order of sends, arrivals, timeouts, crashes and writes.
 
@@ -170,7 +179,7 @@ def _searched(chosen: dict[str, SmallCluster], settings: Settings, planted: Muta
 
 def _exit(found: list[Exhausted]) -> None:
     if found[-1].searched.stopped == "interrupted":
-        raise typer.Exit(_EXIT_INTERRUPTED)
+        raise typer.Exit(EXIT_INTERRUPTED)
     if any(one.searched.found is not None for one in found):
         raise typer.Exit(EXIT_FOUND)
     if not all(one.is_proof for one in found):

@@ -10,7 +10,7 @@ import typer
 from scenarios.clauses import CLAUSES
 from scenarios.cli_completion import complete_clause, complete_plan
 from scenarios.cli_options import Json, MutantName, Transport, known_in_runs
-from scenarios.cli_output import EXIT_UNDECIDED, fail, known, print_json, print_lines, watched
+from scenarios.cli_output import EXIT_INTERRUPTED, EXIT_UNDECIDED, fail, known, print_json, print_lines, watched
 from scenarios.cli_plan import HISTORY_SUFFIX, SUFFIX, find_plan
 from scenarios.history import History, HistoryError
 from scenarios.model import TransportKind
@@ -20,7 +20,6 @@ from scenarios.shrinking import ShrinkBounds, ShrinkError, Shrunk, shrink
 
 __all__ = ["add_to"]
 
-_EXIT_INTERRUPTED: Final = 130
 _BOUNDS: Final = ShrinkBounds()
 
 
@@ -110,7 +109,7 @@ def shrink_(
     else:
         _print(result, path)
     if result.stopped:
-        raise typer.Exit(_EXIT_INTERRUPTED if result.stopped == "interrupt" else EXIT_UNDECIDED)
+        raise typer.Exit(EXIT_INTERRUPTED if result.stopped == "interrupt" else EXIT_UNDECIDED)
 
 
 def _origin(path: Path, seed: int | None, mutant: str | None) -> tuple[int, str, TransportKind]:

@@ -8,7 +8,7 @@ import typer
 
 from scenarios.cli_names import Names, chosen_runs
 from scenarios.cli_options import FirstSeed, Json, MutantName, Processes, Seeds, exit_codes, first_seed_of_today
-from scenarios.cli_output import EXIT_FOUND, pool_errors, print_json, print_lines, watched
+from scenarios.cli_output import EXIT_FOUND, EXIT_INTERRUPTED, pool_errors, print_json, print_lines, watched
 from scenarios.comparing import compare_transports
 from scenarios.library import SCENARIOS
 from scenarios.plan.named import plan_names
@@ -21,7 +21,6 @@ def add_to(app: typer.Typer) -> None:
     app.command("transports", help=_TRANSPORTS_HELP)(transports)
 
 
-_EXIT_INTERRUPTED: Final = 130
 _TRANSPORTS_HELP: Final = f"""Make runs over objects and over bytes, and compare what they come to.
 
 Compared are verdicts, the clauses that are broken, and events that are not specified (see bk-chaos conform). Runs without a
@@ -81,6 +80,6 @@ def transports(
                 f"  over bytes:   {one.over_bytes}",
             )
     if result.is_interrupted:
-        raise typer.Exit(_EXIT_INTERRUPTED)
+        raise typer.Exit(EXIT_INTERRUPTED)
     if not result.is_fine:
         raise typer.Exit(EXIT_FOUND)

@@ -40,8 +40,6 @@ class MetadataLog:
         self._actor_of = actor_of
         #: What the service has, because a deletion does not say what it deletes.
         self._stored: dict[int, tuple[LedgerMetadata, int]] = {}
-        #: By client and ledger, what it has read of closed ones, or written to close them.
-        self._closed: dict[tuple[str, int], LedgerMetadata] = {}
         service.on_request = self._on_request
 
     def _on_request(self, client: Client, request: Request, code: ErrorCode) -> None:
@@ -85,14 +83,14 @@ class MetadataLog:
         metadata = _decoded(ledger_id, request.data)
         if metadata is None:
             return
-        is_repaired = is_repair(metadata, self._closed.get((actor, ledger_id)))
+        is_repaired = is_repair(metadata, self._recorder.known_closed.get((actor, ledger_id)))
         cause = "rereplicate" if is_repaired else CAUSE_BY_STATE[metadata.state]
         outcome, version = _REFUSED.get(code, "error"), -1
         if code is ErrorCode.OK:
             outcome, version = "ok", request.version + 1
             self._stored[ledger_id] = metadata, version
             if metadata.is_closed:
-                self._closed[actor, ledger_id] = metadata
+                self._recorder.known_closed[actor, ledger_id] = metadata
         expected = request.version
         record_cas(self._recorder, actor, metadata, cause, outcome, expected_version=expected, version=version)
 
@@ -102,7 +100,7 @@ class MetadataLog:
         if znode is None or metadata is None:
             return
         if metadata.is_closed:
-            self._closed[actor, ledger_id] = metadata
+            self._recorder.known_closed[actor, ledger_id] = metadata
         fields = metadata_fields(metadata, znode.version)
         self._recorder.record(Kind.META_READ, actor, ledger_id, outcome="ok", **fields)
 
