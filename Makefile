@@ -186,7 +186,7 @@ bench: $(INSTALLED) bench-peers  ## what the client costs beside the Java client
 bench-full: $(INSTALLED) bench-peers  ## the same with more rounds and more in each, and 100,000 open ledgers
 	$(BIN)/python -m benchmarks.suite --full $(foreach each,$(SUBJECT),--subject $(each))
 
-bench-page: $(INSTALLED) bench-peers  ## the same, and write docs/inside/performance.md with its figures; on a machine without other work
+bench-page: $(INSTALLED) bench-peers  ## the same, and write docs/inside/performance.md with its figures; after 'make core', on a machine without other work
 	$(BIN)/python -m benchmarks.suite --full --output build/bench/results.json
 	$(BIN)/python -m benchmarks.page build/bench/results.json
 

@@ -13,7 +13,7 @@ import time
 from functools import partial
 
 from benchmarks.cluster import Bench, Bookies, a_writer, command, connected
-from benchmarks.measuring import LOOPS, Contender, Result, Values, compared, in_turn, run_on
+from benchmarks.measuring import LOOPS, OURS, Contender, Result, Values, compared, in_turn, run_on
 
 SECONDS = 3.0
 #: By then the ensemble has to have been changed, however busy the machine is.
@@ -57,9 +57,9 @@ def measure(bench: Bench) -> list[Result]:
     results = []
     for kind in bench.kinds:
 
-        def ours(loop: str, kind: str = kind) -> Values:
+        def ours(way: str, kind: str = kind) -> Values:
             with bench.bookies(kind, 4) as bookies:
-                return run_on(loop, disturbed(bookies))
+                return run_on(way, disturbed(bookies))
 
         def java(kind: str = kind) -> Values:
             assert bench.java is not None
@@ -72,7 +72,7 @@ def measure(bench: Bench) -> list[Result]:
             assert answer["ensembles"] > 1, "the ensemble was changed"
             return {"longest": answer["max_us"] / 1e3}
 
-        contenders: dict[str, Contender] = {f"ours-{loop}": partial(ours, loop) for loop in LOOPS}
+        contenders: dict[str, Contender] = {f"ours-{way}": partial(ours, way) for way in OURS}
         if bench.java is not None:
             contenders["java-client"] = java
         params = {"bookies": kind, "protocol": 3, "payload_bytes": 100}

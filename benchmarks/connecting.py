@@ -9,7 +9,7 @@ from functools import partial
 
 from benchmarks.cluster import Bench, Bookies, a_writer, command, connected
 from benchmarks.java_client import values_of
-from benchmarks.measuring import LOOPS, Contender, Meter, Result, Values, compared, in_turn, run_on
+from benchmarks.measuring import OURS, Contender, Meter, Result, Values, compared, in_turn, run_on
 
 ROUNDS_MIN = 5
 
@@ -31,13 +31,13 @@ def measure(bench: Bench) -> list[Result]:
     for kind in bench.kinds:
         with bench.bookies(kind) as bookies:
 
-            def ours(loop: str, bookies: Bookies = bookies) -> Values:
-                return run_on(loop, connect(bookies))
+            def ours(way: str, bookies: Bookies = bookies) -> Values:
+                return run_on(way, connect(bookies))
 
             def java(bookies: Bookies = bookies) -> Values:
                 return values_of(bench.java_call("connect", bookies, 3))
 
-            contenders: dict[str, Contender] = {f"ours-{loop}": partial(ours, loop) for loop in LOOPS}
+            contenders: dict[str, Contender] = {f"ours-{way}": partial(ours, way) for way in OURS}
             if bench.java is not None:
                 contenders["java-client"] = java
             samples = in_turn(contenders, max(ROUNDS_MIN, bench.rounds))

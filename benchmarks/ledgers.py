@@ -17,7 +17,7 @@ from typing import Any
 
 from benchmarks.cluster import Bench, Bookies, a_writer, command, config_of, connected
 from benchmarks.java_client import values_of
-from benchmarks.measuring import LOOPS, Contender, Meter, Result, Values, compared, in_turn, run_on
+from benchmarks.measuring import OURS, Contender, Meter, Result, Values, compared, in_turn, run_on
 from benchmarks.processes import taken_by
 from bkclient import BookKeeper, LedgerWriter
 from bkclient.metadata.memory import MemoryMetadataService
@@ -99,14 +99,14 @@ def measure(bench: Bench) -> list[Result]:
 def _in_turn(bench: Bench, bookies: Bookies, kind: str, ledgers: int) -> list[Result]:
     entries = bench.scaled(ENTRIES, 20 * LEDGERS)
 
-    def ours(loop: str) -> Values:
-        return run_on(loop, append_in_turn(bookies, ledgers, entries))
+    def ours(way: str) -> Values:
+        return run_on(way, append_in_turn(bookies, ledgers, entries))
 
     def java() -> Values:
         request: dict[str, Any] = {"ledgers": ledgers, "size": 100, "entries": entries, "window": WINDOW}
         return values_of(bench.java_call("append", bookies, 3, **request), entries)
 
-    contenders: dict[str, Contender] = {f"ours-{loop}": partial(ours, loop) for loop in LOOPS}
+    contenders: dict[str, Contender] = {f"ours-{way}": partial(ours, way) for way in OURS}
     if bench.java is not None:
         contenders["java-client"] = java
     params = {"bookies": kind, "protocol": 3, "payload_bytes": 100, "ledgers": ledgers, "entries": entries}

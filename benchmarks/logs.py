@@ -17,7 +17,7 @@ from functools import partial
 from typing import Self
 
 from benchmarks.cluster import Bench, Bookies, a_writer, command, connected
-from benchmarks.measuring import LOOPS, Contender, Meter, Result, Values, compared, in_turn, run_on
+from benchmarks.measuring import OURS, Contender, Meter, Result, Values, compared, in_turn, run_on
 from benchmarks.processes import CpuOf
 from bkclient.log import Logs, LogSettings
 
@@ -116,7 +116,7 @@ def measure(bench: Bench) -> list[Result]:
                 for name in ("log-publish", "log-read"):
                     load = partial(_contender, bookies, protocol, messages, is_read=name == "log-read")
                     contenders: dict[str, Contender] = {}
-                    for loop in LOOPS:
+                    for loop in OURS:
                         contenders[f"ours-{loop}"] = partial(load, loop, is_log=True)
                         contenders[f"{loop}-ceiling"] = partial(load, loop, is_log=False)
                     params = {"bookies": kind, "protocol": protocol, "payload_bytes": SIZE, "messages": messages}

@@ -1,10 +1,10 @@
 """What the benchmarks share: contenders in turn, what each sample cost, and results.
 
-A *contender* is a program that does the same work as others: our client on uvloop or asyncio, the Java client, or a
-*ceiling*, a bare program that sends frames encoded beforehand and counts the answers. Contenders take turns, round by round,
-because machines drift, and each round begins with the next of them; the first round is not counted. What is told is the
-median of a contender's samples and the median of the rounds' ratios, above 1 meaning that ours is better. CPU time is that of
-the contender's process alone, without the bookies.
+A *contender* is a program that does the same work as others: our client on uvloop or asyncio, or with its compiled core, the
+Java client, or a *ceiling*, a bare program that sends frames encoded beforehand and counts the answers. Contenders take turns,
+round by round, because machines drift, and each round begins with the next of them; the first round is not counted. What is
+told is the median of a contender's samples and the median of the rounds' ratios, above 1 meaning that ours is better. CPU time
+is that of the contender's process alone, without the bookies.
 
 Other programs slow all of them down, and not equally. So each sample notes the *foreign load*: which part of all processors
 went to processes that do not belong to the benchmark.
@@ -31,9 +31,11 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.processes import ForeignLoad
+from bkclient._core import is_built, using_core
 
 __all__ = [
     "LOOPS",
+    "OURS",
     "Contender",
     "Meter",
     "Result",
@@ -85,8 +87,17 @@ def uvloop_version() -> str | None:
 LOOPS: Final = ("uvloop", "asyncio") if uvloop_version() else ("asyncio",)
 
 
-def run_on(loop: str, work: Coroutine[Any, Any, T]) -> T:
-    """Run ``work`` to its end on a fresh event loop of this kind."""
+#: Our contenders: the core in Python on each of the loops, and the compiled core, where it was built, on the first of them.
+OURS: Final = (*LOOPS, "compiled") if is_built() else LOOPS
+
+
+def run_on(way: str, work: Coroutine[Any, Any, T]) -> T:
+    """Run ``work`` to its end on a fresh event loop, as one of our contenders."""
+    with using_core("cython" if way == "compiled" else "python"):
+        return _run(LOOPS[0] if way == "compiled" else way, work)
+
+
+def _run(loop: str, work: Coroutine[Any, Any, T]) -> T:
     if loop == "uvloop":
         import uvloop  # noqa: PLC0415 - an optional accelerator
 
@@ -179,8 +190,8 @@ def compared(name: str, params: Mapping[str, Any], samples: dict[str, list[Sampl
     """
     results = []
     for ours in (each for each in samples if each.startswith("ours")):
-        loop = ours.removeprefix("ours-")
-        references = [each for each in samples if not each.startswith("ours") and _fits(each, loop)]
+        ceiling = _ceiling_of(ours, samples)
+        references = [each for each in samples if not each.startswith("ours") and _fits(each, ceiling)]
         for metric in samples[ours][0].values:
             shared = [each for each in references if metric in samples[each][0].values]
             results += [
@@ -190,8 +201,14 @@ def compared(name: str, params: Mapping[str, Any], samples: dict[str, list[Sampl
     return results
 
 
-def _fits(reference: str, loop: str) -> bool:
-    return not reference.endswith("-ceiling") or reference == f"{loop}-ceiling"
+def _ceiling_of(contender: str, samples: Mapping[str, list[Sample]]) -> str:
+    """With the compiled core on the same loop, if it has no ceiling of its own."""
+    own = f"{contender.removeprefix('ours-')}-ceiling"
+    return own if own in samples or contender != "ours-compiled" else f"{LOOPS[0]}-ceiling"
+
+
+def _fits(reference: str, ceiling: str) -> bool:
+    return not reference.endswith("-ceiling") or reference == ceiling
 
 
 def _result(

@@ -20,7 +20,7 @@ __all__ = ["plots_of", "rewritten", "tables_of"]
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "inside" / "performance.md"
 _MARKED = re.compile(r"(<!-- figures of (?P<name>[a-z-]+) -->\n).*?(<!-- end of figures -->)", re.DOTALL)
-_OURS = ("ours-uvloop", "ours-asyncio")
+_OURS = ("ours-uvloop", "ours-asyncio", "ours-compiled")
 #: Which results are in which table.
 _TABLES: dict[str, tuple[str, ...]] = {
     "append": ("append", "append-cpu"),
@@ -69,6 +69,10 @@ class _Row:
         return self.references.get((self.main, "java-client"))
 
     @property
+    def java_to_compiled(self) -> Result | None:
+        return self.references.get(("ours-compiled", "java-client"))
+
+    @property
     def ceiling(self) -> Result | None:
         return self.references.get((self.main, f"{self.main.removeprefix('ours-')}-ceiling"))
 
@@ -99,9 +103,11 @@ def _table(rows: Sequence[_Row]) -> str:
         "with": lambda row: row.label,
         "ours, uvloop": lambda row: _value(row.ours.get("ours-uvloop")),
         "ours, asyncio": lambda row: _value(row.ours.get("ours-asyncio")),
+        "ours, compiled": lambda row: _value(row.ours.get("ours-compiled")),
         "Java": lambda row: _reference(row.java),
         "unit": lambda row: str(row.ours[row.main]["unit"]),
         "to Java": lambda row: _ratio(row.java),
+        "compiled to Java": lambda row: _ratio(row.java_to_compiled),
         "to its ceiling": lambda row: _ratio(row.ceiling),
         "foreign load": _foreign,
     }

@@ -26,7 +26,7 @@ from typing import Any, Final
 from benchmarks.cluster import Bench, Bookies, command
 from benchmarks.java_client import FastBuild, JavaClient
 from benchmarks.logs import BATCH, MESSAGES, PENDING, SIZE, per_message, publish
-from benchmarks.measuring import LOOPS, Contender, Result, Values, compared, in_turn, run_on
+from benchmarks.measuring import OURS, Contender, Result, Values, compared, in_turn, run_on
 from benchmarks.processes import CpuOf
 from bkclient.log import PublishSettings
 from tests.interop.pulsar_broker import PulsarBroker, pulsar_build
@@ -102,7 +102,7 @@ def measure(bench: Bench) -> list[Result]:
             for name in ("topic-publish", "topic-read"):
                 is_read = name == "topic-read"
                 contenders: dict[str, Contender] = {
-                    f"ours-{loop}": partial(_ours, bookies, protocol, messages, loop, is_read=is_read) for loop in LOOPS
+                    f"ours-{loop}": partial(_ours, bookies, protocol, messages, loop, is_read=is_read) for loop in OURS
                 }
                 if topics is not None:
                     contenders["pulsar"] = partial(topics, messages, is_read=is_read)

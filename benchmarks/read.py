@@ -20,7 +20,7 @@ from typing import Any
 from benchmarks.ceiling import read_bare
 from benchmarks.cluster import Bench, Bookies, a_writer, command, connected
 from benchmarks.java_client import values_of
-from benchmarks.measuring import LOOPS, Contender, Meter, Result, Values, compared, in_turn, percentiles, run_on
+from benchmarks.measuring import LOOPS, OURS, Contender, Meter, Result, Values, compared, in_turn, percentiles, run_on
 from bkclient import LedgerReader
 
 SIZE = 1024
@@ -114,15 +114,16 @@ def _reads(bench: Bench, bookies: Bookies, kind: str, protocol: int) -> list[Res
 
 
 def _contenders(bookies: Bookies, protocol: int, ledger_id: int, entries: int, read: Read) -> dict[str, Contender]:
-    def ours(loop: str) -> Values:
-        return run_on(loop, _by_ours(bookies, protocol, ledger_id, entries, read))
+    def ours(way: str) -> Values:
+        return run_on(way, _by_ours(bookies, protocol, ledger_id, entries, read))
 
     def bare(loop: str) -> Values:
         return run_on(loop, read_bare(bookies.addresses, ledger_id, protocol, entries, AHEAD))
 
     contenders: dict[str, Contender] = {}
+    for way in OURS:
+        contenders[f"ours-{way}"] = partial(ours, way)
     for loop in LOOPS:
-        contenders[f"ours-{loop}"] = partial(ours, loop)
         contenders[f"{loop}-ceiling"] = partial(bare, loop)
     return contenders
 

@@ -12,7 +12,7 @@ from functools import partial
 
 from benchmarks.cluster import Bench, Bookies, a_writer, command, connected
 from benchmarks.java_client import values_of
-from benchmarks.measuring import LOOPS, Contender, Meter, Result, Values, compared, in_turn, run_on
+from benchmarks.measuring import LOOPS, OURS, Contender, Meter, Result, Values, compared, in_turn, run_on
 
 LENGTHS = (10, 1000, 5000)
 
@@ -46,9 +46,9 @@ def measure(bench: Bench) -> list[Result]:
             bench.warm(bookies, 3)
             for length in LENGTHS if bench.scale >= 1 else LENGTHS[:2]:
 
-                def ours(loop: str, bookies: Bookies = bookies, length: int = length) -> Values:
-                    ledger_id = run_on(loop, leave_tail(bookies, length))
-                    return run_on(loop, recover(bookies, ledger_id, length))
+                def ours(way: str, bookies: Bookies = bookies, length: int = length) -> Values:
+                    ledger_id = run_on(way, leave_tail(bookies, length))
+                    return run_on(way, recover(bookies, ledger_id, length))
 
                 def java(bookies: Bookies = bookies, length: int = length) -> Values:
                     ledger_id = run_on(LOOPS[0], leave_tail(bookies, length))
@@ -56,7 +56,7 @@ def measure(bench: Bench) -> list[Result]:
                     assert answer["last"] == length - 1
                     return values_of(answer)
 
-                contenders: dict[str, Contender] = {f"ours-{loop}": partial(ours, loop) for loop in LOOPS}
+                contenders: dict[str, Contender] = {f"ours-{way}": partial(ours, way) for way in OURS}
                 if bench.java is not None:
                     contenders["java-client"] = java
                 params = {"bookies": kind, "protocol": 3, "payload_bytes": 100, "tail": length}

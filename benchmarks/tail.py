@@ -15,7 +15,7 @@ from functools import partial
 
 from benchmarks.cluster import Bench, Bookies, a_writer, command, connected
 from benchmarks.java_client import values_of
-from benchmarks.measuring import LOOPS, Contender, Result, Values, compared, in_turn, percentiles, run_on
+from benchmarks.measuring import OURS, Contender, Result, Values, compared, in_turn, percentiles, run_on
 
 ENTRIES = 300
 PAUSE_S = 0.005
@@ -53,14 +53,14 @@ def measure(bench: Bench) -> list[Result]:
     for kind in bench.kinds:
         with bench.bookies(kind) as bookies:
 
-            def ours(loop: str, bookies: Bookies = bookies) -> Values:
-                return run_on(loop, follow(bookies, entries))
+            def ours(way: str, bookies: Bookies = bookies) -> Values:
+                return run_on(way, follow(bookies, entries))
 
             def java(bookies: Bookies = bookies) -> Values:
                 pause_ms = int(PAUSE_S * 1e3)
                 return values_of(bench.java_call("tail", bookies, 3, entries=entries, pause_ms=pause_ms))
 
-            contenders: dict[str, Contender] = {f"ours-{loop}": partial(ours, loop) for loop in LOOPS}
+            contenders: dict[str, Contender] = {f"ours-{way}": partial(ours, way) for way in OURS}
             if bench.java is not None:
                 contenders["java-client"] = java
             params = {"bookies": kind, "protocol": 3, "payload_bytes": 100, "entries": entries}

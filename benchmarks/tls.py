@@ -11,7 +11,7 @@ from pathlib import Path
 from benchmarks.append import append_many
 from benchmarks.cluster import Bench, command
 from benchmarks.java_client import values_of
-from benchmarks.measuring import LOOPS, Contender, Result, Values, compared, in_turn, run_on
+from benchmarks.measuring import OURS, Contender, Result, Values, compared, in_turn, run_on
 
 SIZES = (100, 1024)
 ENTRIES = 20_000
@@ -38,9 +38,9 @@ def measure(bench: Bench) -> list[Result]:
     with bench.bookies("ours", options=(*options, "--require-tls")) as bookies:
         for size in SIZES:
 
-            def ours(loop: str, size: int = size) -> Values:
+            def ours(way: str, size: int = size) -> Values:
                 tls = {"enabled": True, "trust_file": authority}
-                return run_on(loop, append_many(bookies, 3, size, entries, WINDOW, tls=tls))
+                return run_on(way, append_many(bookies, 3, size, entries, WINDOW, tls=tls))
 
             def java(size: int = size) -> Values:
                 answer = bench.java_call(
@@ -48,7 +48,7 @@ def measure(bench: Bench) -> list[Result]:
                 )
                 return values_of(answer, entries)
 
-            contenders: dict[str, Contender] = {f"ours-{loop}": partial(ours, loop) for loop in LOOPS}
+            contenders: dict[str, Contender] = {f"ours-{way}": partial(ours, way) for way in OURS}
             if bench.java is not None:
                 contenders["java-client"] = java
             params = {"bookies": "ours", "protocol": 3, "payload_bytes": size, "window": WINDOW, "entries": entries}

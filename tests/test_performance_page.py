@@ -16,6 +16,7 @@ def a_run(**more: float) -> dict[str, Any]:
     samples = {
         "ours-uvloop": [Sample({"throughput": rate, "cpu": 5.0}, 0.1) for rate in (100.0, 200.0, 400.0)],
         "ours-asyncio": [Sample({"throughput": 50.0, "cpu": 6.0}, 0.1)] * 3,
+        "ours-compiled": [Sample({"throughput": rate * 4, "cpu": 2.5}, 0.1) for rate in (100.0, 200.0, 400.0)],
         "uvloop-ceiling": [Sample({"throughput": 400.0, "cpu": 1.0}, None)] * 3,
         "java-client": [Sample({"throughput": rate / 2, "cpu": 10.0}, 0.3) for rate in (100.0, 200.0, 400.0)],
     }
@@ -34,18 +35,21 @@ def test_a_result_has_what_programs_read() -> None:
     # Less is better of what is no rate.
     assert by_key["append-cpu", "ours-uvloop", "java-client"]["ratio"] == 2.0
     assert ("append", "ours-asyncio", "uvloop-ceiling") not in by_key
+    # The compiled core runs on the first of the loops.
+    assert by_key["append", "ours-compiled", "uvloop-ceiling"]["ratio_spread"] == [1.0, 4.0]
 
 
 def test_a_table_shows_each_contender_with_ratio_spread_and_foreign_load() -> None:
     heading, _, throughput, cpu = tables_of(a_run())["append"].splitlines()
     assert [cell.strip() for cell in heading.strip("|").split("|")] == [
-        *("what", "with", "ours, uvloop", "ours, asyncio", "Java", "unit", "to Java", "to its ceiling", "foreign load")
+        *("what", "with", "ours, uvloop", "ours, asyncio", "ours, compiled", "Java", "unit"),
+        *("to Java", "compiled to Java", "to its ceiling", "foreign load"),
     ]
     assert throughput == (
-        "| append | ours bookies, v3, 100 B | 200.0 | 50.0 | 100.0 | entries/s | **2.00** (2.00 to 2.00) | "
-        "**0.50** (0.25 to 1.00) | 10%, 30% |"
+        "| append | ours bookies, v3, 100 B | 200.0 | 50.0 | 800.0 | 100.0 | entries/s | **2.00** (2.00 to 2.00) | "
+        "**8.00** (8.00 to 8.00) | **0.50** (0.25 to 1.00) | 10%, 30% |"
     )
-    assert cpu.startswith("| append-cpu | ours bookies, v3, 100 B | 5.0 | 6.0 | 10.0 | us/entry | **2.00**")
+    assert cpu.startswith("| append-cpu | ours bookies, v3, 100 B | 5.0 | 6.0 | 2.5 | 10.0 | us/entry | **2.00**")
 
 
 def test_a_table_without_java_has_no_column_for_it() -> None:
