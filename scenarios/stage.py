@@ -61,8 +61,9 @@ __all__ = ["ClientProcess", "LedgerSlot", "Program", "Stage"]
 Program = Callable[[RecordedClient], Awaitable[None]]
 """The program of a client process; the process ends when it returns."""
 
-#: Clients have to live with BookKeeper's bookies, which deny an entry to a fencing read before the fence is durable.
-_LIKE_BOOKKEEPER: Final = BookieConfig(error_waits_for_fence=False)
+#: Clients have to live with BookKeeper's bookies, which deny an entry to a fencing read before the fence is durable, and forget
+#: long polls that an update of the LAC has nothing to tell.
+_LIKE_BOOKKEEPER: Final = BookieConfig(error_waits_for_fence=False, long_polls_wait_on=False)
 _WAYS: Final = {">": "to", "<": "from", "><": "both"}
 
 

@@ -58,6 +58,9 @@ class BookieConfig:
     long_polls_per_source_max: int = 1_000
     #: How long a long poll waits at most, whatever it asks for; then it is answered as if its own time were up.
     long_poll_wait_max_s: float = 300.0
+    #: Whether a long poll goes on waiting when the LAC rises to the one that it names, or to one below. BookKeeper's own bookie
+    #: forgets it then until its time is up. False imitates that.
+    long_polls_wait_on: bool = True
     #: Bytes of a ledger's key and of an explicit LAC's packet; BookKeeper's clients send 20 and at most 36.
     master_key_bytes_max: int = 128
     explicit_lac_bytes_max: int = 128

@@ -8,7 +8,9 @@ Polls are bounded: by source, in all, and in time. When there are as many as the
 way to one that holds less: its oldest poll is answered at once, as if its time were up. When their source goes, so do its polls.
 Many polls of one ledger are answered over several turns of the loop.
 
-Unlike BookKeeper's own, a poll that an update below its LAC wakes goes on waiting.
+A poll that an update not above its LAC reaches goes on waiting. BookKeeper's own bookie drops its waiters at every update,
+those too that the update has nothing to tell: such a poll is answered when its time is up. ``long_polls_wait_on=False``
+imitates that.
 """
 
 from __future__ import annotations
@@ -123,6 +125,8 @@ class LongPollDesk:
             if handle.lac > waiting.poll.previous_lac:
                 waiting.updated_at_ms = self._wall_clock_ms()
             elif not everyone:
+                if not self._config.long_polls_wait_on:
+                    del handle.polls[waiting]
                 continue
             count += 1
             if count > _WAKES_PER_TURN:
@@ -176,7 +180,7 @@ class LongPollDesk:
         waiting.timer.cancel()
         del self._waiting[waiting]
         self._shares.remove(waiting.source)
-        del waiting.handle.polls[waiting]
+        waiting.handle.polls.pop(waiting, None)
 
     def _answer(self, waiting: _Poll) -> None:
         request, poll, handle = waiting.request, waiting.poll, waiting.handle

@@ -40,7 +40,7 @@ NUMBERED = {
     "CR": 23,
 }
 BEHAVIOURS = 267
-HAZARDS = 46
+HAZARDS = 47
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@ from bkclient.placement import PlacementPolicy
 from bkclient.transport.base import BookieTransport
 from bkclient.transport.tcp_config import TcpTransportConfig
 from bkclient.wire.messages import ReadRequest, Request
+from simbookie.config import BookieConfig
 from simbookie.world.bookie_host import BookieHost
 from simbookie.world.calls import RequestMessage
 from simbookie.world.faults import Fate
@@ -33,7 +34,7 @@ def now() -> float:
 
 
 class VirtualCluster:
-    """Bookies whose names are ``prefix`` and a number, and clients.
+    """Bookies of one configuration, whose names are ``prefix`` and a number, and clients.
 
     ``host`` is the one that clients run on unless they have their own.
     """
@@ -41,11 +42,12 @@ class VirtualCluster:
     #: How clients are configured where a test does not say.
     usual: ClassVar = ClientConfig(writing=WritingSettings(explicit_lac_interval_s=0))
 
-    def __init__(self, world: World, bookies: int, prefix: str = "b") -> None:
+    def __init__(self, world: World, bookies: int, prefix: str = "b", config: BookieConfig | None = None) -> None:
         self.world = world
         self.bookies: dict[str, BookieHost] = {}
         self.host = Host(world, "client")
         self._prefix = prefix
+        self._config = config
         self._clients = itertools.count()
         #: Every request that bookies are sent, in order.
         self.requests: list[tuple[str, Request]] = []
@@ -56,7 +58,7 @@ class VirtualCluster:
     def add_bookie(self) -> str:
         """Another bookie, which has yet to register; its name."""
         name = f"{self._prefix}{len(self.bookies)}"
-        self.bookies[name] = BookieHost(self.world, name)
+        self.bookies[name] = BookieHost(self.world, name, config=self._config)
         return name
 
     async def registered(self) -> None:

@@ -23,7 +23,7 @@ import bkclient
 from bkclient.ledger import DigestType
 from bkclient.metadata.opening import open_store
 from bkclient.wire.entry import EntryCodec
-from bkclient.wire.messages import AddRequest, LongPoll, ReadLacRequest, ReadRequest
+from bkclient.wire.messages import LAST_ENTRY, AddRequest, LongPoll, ReadLacRequest, ReadRequest
 from simbookie.storage.entry_logs.format import EntryLogHeader
 from simbookie.zookeeper import ZooKeeperServer
 from tests.interop.builds import Build
@@ -162,6 +162,30 @@ async def test_an_explicit_lac_counts_for_nothing_after_a_restart(
         assert await explicit_lac(bookie, 1) == lac_body(1, 3)
         (at_last,) = await bookie.ask(poll)
         assert at_last.readResponse.maxLAC == asked
+
+
+# Long polls ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("store", ["Sorted", "Db"])
+async def test_a_long_poll_is_forgotten_at_an_update_that_tells_it_nothing(new_bookie: NewBookie, store: str) -> None:
+    """It names a LAC that the bookie has not heard of. When it does, the poll is taken from the waiters, and not answered."""
+    wait_ms = 3000
+    place = await new_bookie(store)
+    await asyncio.to_thread(place.start_real)
+    async with connected(place.port) as bookie, connected(place.port) as writing:
+        assert await writing.statuses(add(1, 0)) == ["EOK"]
+        # The first poll names LAC 0, which comes with entry 1; the second LAC 1, which is known since entry 2.
+        for previous_lac, entries, is_forgotten in ((0, (1, 2), True), (1, (3,), False)):
+            poll = ReadRequest(1, LAST_ENTRY, long_poll=LongPoll(previous_lac, wait_ms, piggyback=True))
+            began = time.monotonic()
+            polling = asyncio.create_task(bookie.ask(poll))
+            await asyncio.sleep(0.5)
+            assert not polling.done()
+            assert set(await writing.statuses(*(add(1, number) for number in entries))) == {"EOK"}
+            (answer,) = await polling
+            assert answer.readResponse.maxLAC == previous_lac + 1
+            assert (time.monotonic() - began >= wait_ms / 1000 - 0.1) == is_forgotten
 
 
 # Write caches ----------------------------------------------------------------------------------------------------------

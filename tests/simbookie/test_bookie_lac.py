@@ -132,6 +132,33 @@ def test_a_poll_waits_for_a_higher_lac_and_brings_the_next_entry(kit: Any, virtu
 
 
 @pytest.mark.rule("BK-16")
+@pytest.mark.parametrize("waits_on", [True, False])
+def test_an_update_that_tells_a_poll_nothing_leaves_it_waiting_unless_bookkeeper_is_imitated(
+    waits_on: bool, kit: Any, virtually: Virtually
+) -> None:
+    async def story() -> None:
+        bench = kit.Bench(BookieConfig(long_polls_wait_on=waits_on))
+        await bench.ask(kit.add(1, 0))
+        answers = bench.submit(poll(0), poll(0, 5000))
+        await asyncio.sleep(0.2)
+        await bench.ask(kit.add(1, 1, lac=0), kit.add(1, 2, lac=1))
+        with_the_entry = ReadResponse(Status.OK, 1, 1, kit.add(1, 1, lac=0).body, max_lac=1)
+        if waits_on:
+            assert [(each.entry_id, each.max_lac) for each in answers] == [(1, 1), (1, 1)]
+            assert answers.times == [0.2, 0.2]
+        else:
+            # What the bookie knows when the time is up is told then; a poll whose client has gone was dropped for good.
+            await asyncio.sleep(2)
+            assert answers == [with_the_entry]
+            assert answers.times == [pytest.approx(1.0)]
+            assert bench.bookie.waiting_polls == 1
+            bench.bookie.forget("")
+            assert bench.bookie.waiting_polls == 0
+
+    virtually(story)
+
+
+@pytest.mark.rule("BK-16")
 async def test_a_poll_that_has_something_to_tell_or_no_timeout_does_not_wait(kit: Any) -> None:
     bench = kit.Bench()
     await bench.ask(kit.add(1, 0), kit.add(1, 1, lac=0))

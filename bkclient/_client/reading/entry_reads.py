@@ -52,12 +52,22 @@ class LedgerView(Protocol):
         """How far confirmed reads may go."""
         ...
 
-    def on_entries_read(self, entries: Sequence[Entry], told: Sequence[int | None] = ()) -> None:
-        """Entries were read, with the length in their headers (H-18). ``told`` are LACs that bookies told in passing (LAC-3)."""
+    @property
+    def told_by(self) -> BookieId | None:
+        """A bookie that has told ``last_add_confirmed`` by itself, if one is known."""
         ...
 
-    def on_last_add_confirmed(self, last_add_confirmed: int) -> None:
-        """Bookies were asked, and know of this LAC."""
+    def on_entries_read(
+        self, entries: Sequence[Entry], told: Sequence[int | None] = (), told_by: BookieId | None = None
+    ) -> None:
+        """Entries were read, with the length in their headers (H-18).
+
+        ``told`` are LACs that bookies told in passing (LAC-3), or ``told_by`` alone.
+        """
+        ...
+
+    def on_last_add_confirmed(self, last_add_confirmed: int, told_by: BookieId | None = None) -> None:
+        """Bookies were asked, or ``told_by`` alone, and know of this LAC."""
         ...
 
 

@@ -10,7 +10,7 @@ from bkclient._client.defects import defect, ends_operation
 from bkclient._client.reading.lac import least_lac
 from bkclient.entry import Entry
 from bkclient.errors import BookKeeperError, ClientClosed, IllegalOperation, NoSuchLedger
-from bkclient.ledger import LedgerMetadata, LedgerState, Versioned
+from bkclient.ledger import BookieId, LedgerMetadata, LedgerState, Versioned
 from bkclient.metadata.base import Cancel
 from bkclient.observability import log
 from bkclient.observability.stats import LAC_UPDATE_HITS, LAC_UPDATE_MISSES
@@ -31,6 +31,7 @@ class FollowedLedger:
         self.value = value
         self._is_closed = value.metadata.is_closed  # looked at for every entry
         self.last_add_confirmed = max(last_add_confirmed, least_lac(value.metadata))
+        self.told_by: BookieId | None = None
         self.length = value.metadata.length
         self.is_deleted = False
         self.on_metadata_changed: Callable[[], None] = nobody
@@ -52,24 +53,28 @@ class FollowedLedger:
 
     # What bookies tell -------------------------------------------------------------------------------------------
 
-    def on_entries_read(self, entries: Sequence[Entry], told: Sequence[int | None] = ()) -> None:
+    def on_entries_read(
+        self, entries: Sequence[Entry], told: Sequence[int | None] = (), told_by: BookieId | None = None
+    ) -> None:
         """The length up to a confirmed entry is one of the ledger (H-18); on a closed ledger nothing is news."""
         if self._is_closed:
             return
         for last_add_confirmed in told:
             if last_add_confirmed is not None:
-                self.on_last_add_confirmed(last_add_confirmed)
+                self.on_last_add_confirmed(last_add_confirmed, told_by)
         for entry in entries:
             if entry.entry_id <= self.last_add_confirmed and entry.ledger_length > self.length:
                 self.length = entry.ledger_length
 
-    def on_last_add_confirmed(self, last_add_confirmed: int) -> None:
+    def on_last_add_confirmed(self, last_add_confirmed: int, told_by: BookieId | None = None) -> None:
         """LAC-4: it never goes back; and on a closed ledger the end is the end, whatever a bookie stores beyond it."""
         if self._is_closed:
             return
         is_news = last_add_confirmed > self.last_add_confirmed
         if is_news:
             self.last_add_confirmed = last_add_confirmed
+        if is_news or (told_by is not None and last_add_confirmed == self.last_add_confirmed):
+            self.told_by = told_by
         if self._stats is not None and last_add_confirmed >= 0:
             self._stats.event(LAC_UPDATE_HITS if is_news else LAC_UPDATE_MISSES)
 

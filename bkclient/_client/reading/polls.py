@@ -149,7 +149,12 @@ class Poll:
 
 
 class _Round:
-    """A poll at the bookies of one ensemble: from where the entry is stored first, around (DS-3, R-41)."""
+    """A poll at the bookies of one ensemble: from where the entry is stored first, around (DS-3, R-41).
+
+    A bookie of the write set that has told the LAC comes before all others, because Apache BookKeeper's bookies lose polls: one
+    that waits for an entry behind a LAC that the bookie has not heard of yet is taken from the list of waiters when it hears of
+    it, and not answered before its time is over.
+    """
 
     def __init__(self, poll: Poll) -> None:
         self._poll: Final = poll
@@ -161,10 +166,16 @@ class _Round:
         sizes = QuorumSizes.of(metadata)
         # RO-1: the write set is reordered; who else may have heard comes after it.
         self._storing: Final = reads.reordered(tuple(ensemble[p] for p in sizes.write_set(entry_id)), entry_id)
+        told_by = reads.view.told_by
+        if told_by in self._storing and entry_id == reads.view.last_add_confirmed + 1:
+            # H-47: one that has yet to hear of the LAC that the poll names may forget the poll when it does
+            first_asked: tuple[BookieId, ...] = (told_by,)
+        else:
+            first_asked = ()
         self.machine: Final = LongPollRead(
             sizes,
             entry_id,
-            (*self._storing, *ensemble[first:], *ensemble[:first]),
+            (*first_asked, *self._storing, *ensemble[first:], *ensemble[:first]),
             last_add_confirmed=reads.view.last_add_confirmed,
             parallel=poll.is_parallel,
         )
@@ -217,7 +228,7 @@ class _Round:
 
     def _decode(self, _request: Request, response: Response | None) -> tuple[int, Entry | None]:
         assert isinstance(response, ReadResponse), "a long poll is answered by a read response"
-        ledger_id, view = self._reads.codec.ledger_id, self._reads.view
+        ledger_id = self._reads.codec.ledger_id
         # An answer without an entry has no digest either; that it is about this ledger is all that can be told.
         if response.ledger_id != ledger_id:
             raise DigestMismatch(f"the bookie told of ledger {response.ledger_id}", ledger_id=ledger_id)
@@ -225,8 +236,6 @@ class _Round:
         entry: Entry | None = None
         if response.body is not None:
             entry = self._reads.codec.decode(response.body, self._poll.entry_id)
-            view.on_entries_read((entry,), (lac,))
-        view.on_last_add_confirmed(lac)
         return lac, entry
 
     @answers(_decode)
@@ -234,6 +243,11 @@ class _Round:
         self, bookie_id: BookieId, _request: Request, code: int, news: tuple[int, Entry | None] | None
     ) -> None:
         lac, entry = (-1, None) if news is None else news
+        if news is not None:
+            view = self._reads.view
+            if entry is not None:
+                view.on_entries_read((entry,), (lac,), bookie_id)
+            view.on_last_add_confirmed(lac, bookie_id)
         machine = self.machine
         outcome = machine.on_reply(bookie_id, code, lac, has_entry=entry is not None)
         self._poll.on_outcome(self, outcome, entry if machine.found_by is not None else None)

@@ -108,7 +108,7 @@ class RunCall:
         good = len(entries)
         if not good:
             return 0
-        reads.view.on_entries_read(entries, told[:good])
+        reads.view.on_entries_read(entries, told[:good], bookie_id)
         self._machine.found(entry_ids[:good])
         self._outcomes.put_entries(entries)
         operation.answers += good

@@ -8,7 +8,7 @@ from bkclient._client.core import ClientCore
 from bkclient._client.reading.reads import LedgerReads
 from bkclient._client.writing.shell import WriterShell
 from bkclient.entry import Entry
-from bkclient.ledger import LedgerMetadata
+from bkclient.ledger import BookieId, LedgerMetadata
 from bkclient.protocol.append import AppendMachine
 
 __all__ = ["OwnReads"]
@@ -30,10 +30,17 @@ class _Known:
         """How far confirmed reads may go: not beyond the end of a closed ledger."""
         return self._machine.known_end
 
-    def on_entries_read(self, entries: Sequence[Entry], told: Sequence[int | None] = ()) -> None:
+    @property
+    def told_by(self) -> BookieId | None:
+        """No bookie had to tell."""
+        return None
+
+    def on_entries_read(
+        self, entries: Sequence[Entry], told: Sequence[int | None] = (), told_by: BookieId | None = None
+    ) -> None:
         """Nothing new."""
 
-    def on_last_add_confirmed(self, last_add_confirmed: int) -> None:
+    def on_last_add_confirmed(self, last_add_confirmed: int, told_by: BookieId | None = None) -> None:
         """Nothing new."""
 
 
