@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -23,6 +22,7 @@ from scenarios.plan.schedule import PlanSchedule, late_turns, strand_lines
 from scenarios.playing import scenario_of
 from scenarios.recording import Recorder
 from scenarios.stage import Stage
+from simbookie.collector_off import collector_off
 from simbookie.world.hosts import World
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def run_scenario(
         conditions = (scenario.draw or draw_conditions)(seed)
         if transport is TransportKind.BYTES:
             conditions = replace(conditions, tcp=draw_tcp(seed))
-    with _collector_waiting():
+    with collector_off():  # until nothing refers to the run any more: what it meets before, it looks at in vain
         return _run(scenario, seed, mutant, record, transport, conditions)
 
 
@@ -81,7 +81,7 @@ def run_plan(
     if transport is TransportKind.BYTES:
         plan = replace(plan, cluster=plan.cluster.over(transport))
     scenario, more = scenario_of(plan), {"plan": print_plan(plan, full=True)}
-    with _collector_waiting():
+    with collector_off():  # as above
         return _run(scenario, seed, mutant, record, plan.cluster.transport, plan.cluster.conditions(), more)
 
 
@@ -151,18 +151,6 @@ def _run(
         missed=judgement.missed,
         choices=choices,
     )
-
-
-@contextmanager
-def _collector_waiting() -> Iterator[None]:
-    """Leave the garbage collector alone until nothing refers to the run any more: what it meets before, it looks at in vain."""
-    was_collecting = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_collecting:
-            gc.enable()
 
 
 def _ended(run: Callable[[], None], history: HistoryWriter) -> RunEnding:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from typing import Final, TypeVar
 
-__all__ = ["COLLECT_EVERY", "collector_paused", "without_collector"]
+from simbookie.collector_off import collector_off
+
+__all__ = ["COLLECT_EVERY", "collector_paused"]
 
 #: After so many histories what is left of their checkers is collected; some tens of megabytes.
 COLLECT_EVERY: Final = 64
@@ -19,21 +20,9 @@ COLLECT_EVERY: Final = 64
 _Item = TypeVar("_Item")
 
 
-@contextmanager
-def without_collector() -> Iterator[None]:
-    """Inside, only what nothing refers to any more is freed."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
-
-
 def collector_paused(items: Iterable[_Item]) -> Iterator[_Item]:
     """``items``, each made without the collector, which looks for garbage after every :data:`COLLECT_EVERY` of them."""
-    with without_collector():
+    with collector_off():
         for number, item in enumerate(items, 1):
             yield item
             if number % COLLECT_EVERY == 0:

@@ -8,7 +8,6 @@ kept: to tell the way to a violation the search is repeated up to it, with prede
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
@@ -17,6 +16,7 @@ from scenarios.exhaustive.configuration import Reductions, SmallCluster
 from scenarios.exhaustive.judging import Judge
 from scenarios.exhaustive.moves import ClusterMoves, StepOfCluster
 from scenarios.machines.broken import BrokenClause
+from simbookie.collector_off import collector_off
 
 __all__ = ["Found", "Search", "Searched", "Watch"]
 
@@ -83,13 +83,8 @@ class Search:
 
     def run(self) -> Searched:
         """Visit all states, until a clause breaks or a limit is met."""
-        was_collecting = gc.isenabled()
-        gc.disable()  # integers are no garbage, and there are millions
-        try:
+        with collector_off():  # integers are no garbage, and there are millions
             self._run()
-        finally:
-            if was_collecting:
-                gc.enable()
         return self.searched
 
     def _run(self) -> None:

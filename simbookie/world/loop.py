@@ -24,7 +24,6 @@ Not modelled: clocks of single hosts that are off or drift (:meth:`VirtualTimeLo
 from __future__ import annotations
 
 import asyncio
-import gc
 import heapq
 import math
 import warnings
@@ -36,6 +35,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any, Final, TypeVar, TypeVarTuple, Unpack
 
+from simbookie.collector_off import collector_off
 from simbookie.world.callbacks import NumberedFuture, NumberedTask, OwnedHandle, OwnedTimer
 from simbookie.world.connecting_loop import ConnectingLoop
 from simbookie.world.determinism import deterministic_anyio, forget_task
@@ -263,14 +263,8 @@ class VirtualTimeLoop(ConnectingLoop):
 
     def run_forever(self) -> None:
         """Run until stopped, without the cyclic garbage collector: it comes at moments that depend on all of the process."""
-        was_collecting = gc.isenabled()
-        gc.disable()
-        try:
-            with deterministic_anyio():
-                super().run_forever()
-        finally:
-            if was_collecting:
-                gc.enable()
+        with collector_off(), deterministic_anyio():
+            super().run_forever()
 
     def _run_once(self) -> None:
         """Run until stopped. asyncio asks for one iteration, and after each whether to stop; asking here saves it a call."""

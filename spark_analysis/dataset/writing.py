@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from scenarios.history import History, HistoryError
-from spark_analysis.collector import without_collector
+from simbookie.collector_off import collector_off
 from spark_analysis.columns import Batch, Taken, ValueTypeError
 from spark_analysis.dataset.survey import Chunk, Surveyed
 from spark_analysis.packed import MALFORMED, Groups, decode_whole, group, kinds_of, unpacker
@@ -75,7 +75,7 @@ class FileOutcome:
 def write_bucket(work: BucketWork) -> list[FileOutcome]:
     """Decode files and write their rows. A file that cannot be used costs its own rows only."""
     outcomes: list[FileOutcome] = []
-    with without_collector(), _event_file(Path(work.target)) as writer:
+    with collector_off(), _event_file(Path(work.target)) as writer:
         batch = Batch(_ARROW_SCHEMA)
         for found in work.files:
             try:
@@ -99,7 +99,7 @@ def write_chunk(work: ChunkWork) -> list[FileOutcome]:
     found = work.found
     try:
         history = History(Path(found.file.path))
-        with without_collector(), _event_file(Path(work.target)) as writer:
+        with collector_off(), _event_file(Path(work.target)) as writer:
             for taken, groups in _pieces(work, history):
                 batch = Batch(_ARROW_SCHEMA)
                 batch.add(taken, groups)
