@@ -14,36 +14,36 @@ FAMILY: Final = SituationFamily()
 # Storing -----------------------------------------------------------------------------------------------------------
 
 
-@FAMILY.on(Kind.BK_STORE)
+@FAMILY.on(Kind.BK_STORE, recovery=False)
 def late_store(at: Occasion) -> bool:
     """A bookie stored an entry of the writer above the end of the closed ledger."""
-    return not at.fields["recovery"] and at.ledger.end is not None and at.entry > at.ledger.end
+    return at.ledger.end is not None and at.entry > at.ledger.end
 
 
-@FAMILY.on(Kind.BK_STORE)
+@FAMILY.on(Kind.BK_STORE, recovery=False)
 def overtaken_add(at: Occasion) -> bool:
     """A bookie stored an entry of the writer after a later one."""
     is_new = at.actor not in at.ledger.stored.get(at.entry, ())
-    return not at.fields["recovery"] and is_new and at.entry < at.ledger.top.get(at.actor, -1)
+    return is_new and at.entry < at.ledger.top.get(at.actor, -1)
 
 
-@FAMILY.on(Kind.BK_STORE)
+@FAMILY.on(Kind.BK_STORE, recovery=False)
 def stored_twice(at: Occasion) -> bool:
     """A bookie stored an entry of the writer that it had."""
-    return not at.fields["recovery"] and at.actor in at.ledger.stored.get(at.entry, ())
+    return at.actor in at.ledger.stored.get(at.entry, ())
 
 
-@FAMILY.on(Kind.BK_STORE)
+@FAMILY.on(Kind.BK_STORE, recovery=False)
 def stored_by_former_member(at: Occasion) -> bool:
     """A bookie stored an entry of the writer when it was no member of the last ensemble any more."""
     fragments = at.ledger.fragments
-    return not at.fields["recovery"] and bool(fragments) and at.actor not in fragments[-1][1]
+    return bool(fragments) and at.actor not in fragments[-1][1]
 
 
-@FAMILY.on(Kind.BK_STORE)
+@FAMILY.on(Kind.BK_STORE, recovery=False)
 def stored_for_dead_writer(at: Occasion) -> bool:
     """A bookie stored an entry while the ledger was recovered."""
-    return not at.fields["recovery"] and bool(at.ledger.recovering)
+    return bool(at.ledger.recovering)
 
 
 # Dying -------------------------------------------------------------------------------------------------------------
@@ -122,10 +122,10 @@ def forgotten_fence(_: Occasion) -> bool:
     return True
 
 
-@FAMILY.on(Kind.BK_LIMBO)
+@FAMILY.on(Kind.BK_LIMBO, verdict="on")
 def limbo(at: Occasion) -> bool:
     """A bookie stopped vouching for what it does not have of a ledger that is not closed."""
-    return at.fields["verdict"] == "on" and at.ledger.end is None
+    return at.ledger.end is None
 
 
 @FAMILY.on(Kind.BK_GC)

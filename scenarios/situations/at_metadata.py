@@ -6,7 +6,7 @@ from typing import Final
 
 from scenarios.history import Kind
 from scenarios.situations.base import Occasion, SituationFamily
-from scenarios.situations.facts import DENIALS, OK
+from scenarios.situations.facts import undecided
 
 __all__ = ["FAMILY", "FAULT_MET"]
 
@@ -17,19 +17,17 @@ _MENDED: Final = frozenset({"calm", "end", "heal", "restart", "resume", "start"}
 FAULT_MET: Final = "something-wrong"
 """The situation of every run that met a fault."""
 
+#: Causes of faults that cut hosts off from each other.
+_CUTS: Final = frozenset({"partition", "cut", "clog"})
 
-@FAMILY.on(Kind.FAULT, Kind.META_CAS, Kind.ADD_RESP, Kind.READ_RESP, Kind.REC_READ_RESP, Kind.FENCE_RESP, Kind.BK_CRASH)
-def something_wrong(at: Occasion) -> bool:
+
+@FAMILY.on(Kind.BK_CRASH)
+@FAMILY.on(Kind.FAULT, phase=lambda phase: phase != "end", cause=lambda cause: cause not in _MENDED)
+@FAMILY.on(Kind.META_CAS, outcome=lambda outcome: outcome != "ok")
+@FAMILY.on(Kind.ADD_RESP, Kind.READ_RESP, Kind.REC_READ_RESP, Kind.FENCE_RESP, code=undecided)
+def something_wrong(_: Occasion) -> bool:
     """A fault began, a bookie failed or refused a request, a bookie crashed, or a metadata write did not succeed."""
-    match at.event.kind:
-        case Kind.BK_CRASH:
-            return True
-        case Kind.FAULT:
-            return at.fields["phase"] != "end" and at.fields["cause"] not in _MENDED
-        case Kind.META_CAS:
-            return bool(at.fields["outcome"] != "ok")
-        case _:
-            return at.fields["code"] != OK and at.fields["code"] not in DENIALS
+    return True
 
 
 @FAMILY.on(Kind.REC_START)
@@ -38,22 +36,22 @@ def recovery_of_stale_metadata(at: Occasion) -> bool:
     return bool(at.fields["version"] < at.ledger.version)
 
 
-@FAMILY.on(Kind.META_READ)
-def read_of_marked(at: Occasion) -> bool:
+@FAMILY.on(Kind.META_READ, state="IN_RECOVERY")
+def read_of_marked(_: Occasion) -> bool:
     """A client read the metadata of a ledger that is being recovered."""
-    return bool(at.fields["state"] == "IN_RECOVERY")
+    return True
 
 
-@FAMILY.on(Kind.META_CAS)
-def write_refused(at: Occasion) -> bool:
+@FAMILY.on(Kind.META_CAS, outcome="error")
+def write_refused(_: Occasion) -> bool:
     """The metadata service refused a write for another reason than its version."""
-    return bool(at.fields["outcome"] == "error")
+    return True
 
 
-@FAMILY.on(Kind.META_CAS)
-def deleted(at: Occasion) -> bool:
+@FAMILY.on(Kind.META_CAS, cause="delete", outcome="ok")
+def deleted(_: Occasion) -> bool:
     """A client deleted a ledger."""
-    return bool(at.fields["cause"] == "delete" and at.fields["outcome"] == "ok")
+    return True
 
 
 @FAMILY.on(Kind.APP_ADD)
@@ -62,28 +60,25 @@ def append_to_deleted(at: Occasion) -> bool:
     return at.ledger.is_deleted
 
 
-@FAMILY.on(Kind.META_CAS)
-def copies_restored(at: Occasion) -> bool:
+@FAMILY.on(Kind.META_CAS, cause="rereplicate", outcome="ok")
+def copies_restored(_: Occasion) -> bool:
     """A repair put other bookies in the place of some that a ledger had lost."""
-    return bool(at.fields["cause"] == "rereplicate" and at.fields["outcome"] == "ok")
+    return True
 
 
-@FAMILY.on(Kind.FAULT)
+@FAMILY.on(Kind.FAULT, cause="store-down", phase="begin")
 def store_down_in_recovery(at: Occasion) -> bool:
     """The metadata service went down while a client recovered a ledger."""
-    is_down = at.fields["cause"] == "store-down" and at.fields["phase"] == "begin"
-    return is_down and any(ledger.recovering for ledger in at.run.ledgers.values())
+    return any(ledger.recovering for ledger in at.run.ledgers.values())
 
 
-@FAMILY.on(Kind.FAULT)
+@FAMILY.on(Kind.FAULT, cause="lose-session")
 def session_lost_in_append(at: Occasion) -> bool:
     """The session of a client expired with appends in flight."""
-    is_loss = at.fields["cause"] == "lose-session"
-    return is_loss and any(ledger.has_pending(at.fields["target"]) for ledger in at.run.ledgers.values())
+    return any(ledger.has_pending(at.fields["target"]) for ledger in at.run.ledgers.values())
 
 
-@FAMILY.on(Kind.FAULT)
+@FAMILY.on(Kind.FAULT, cause=lambda cause: cause in _CUTS, phase=lambda phase: phase != "end")
 def partition_in_recovery(at: Occasion) -> bool:
     """Hosts were cut off from each other while a client recovered a ledger."""
-    is_cut = at.fields["cause"] in {"partition", "cut", "clog"} and at.fields["phase"] != "end"
-    return is_cut and any(ledger.recovering for ledger in at.run.ledgers.values())
+    return any(ledger.recovering for ledger in at.run.ledgers.values())

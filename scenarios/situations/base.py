@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
+from operator import eq
 from typing import Any
 
 from scenarios.history import Event, Kind
@@ -12,47 +14,60 @@ from scenarios.situations.facts import LedgerSoFar, RunSoFar
 __all__ = ["Occasion", "Situation", "SituationFamily"]
 
 
-@dataclass(slots=True)
 class Occasion:
-    """An event, the facts before it about its ledger, and those about the run."""
+    """An event, the facts before it about its ledger, and those about the run.
 
+    ``entry`` is the entry that the event is about, where it is about one. A run has one of these, which is filled for each event.
+    """
+
+    __slots__ = ("actor", "entry", "event", "fields", "ledger", "run")
+
+    actor: str
+    entry: int
     event: Event
     fields: Mapping[str, Any]
     ledger: LedgerSoFar
-    run: RunSoFar
 
-    @property
-    def actor(self) -> str:
-        """Whose event it is."""
-        return self.event.actor
-
-    @property
-    def entry(self) -> int:
-        """The entry that it is about."""
-        found: int = self.fields["entry"]
-        return found
+    def __init__(self, run: RunSoFar) -> None:
+        self.run = run
 
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """A situation, and the kinds of events that may bring it about."""
+    """A situation: the kinds of events that may bring it about, what has to be true of their fields, and all else."""
 
     name: str
     meaning: str
     kinds: tuple[Kind, ...]
+    where: Mapping[str, Callable[[Any], bool]]
     is_met: Callable[[Occasion], bool]
 
 
 class SituationFamily(list[Situation]):
     """Situations of one sort, in the order in which they are declared."""
 
-    def on(self, *kinds: Kind) -> Callable[[Callable[[Occasion], bool]], Callable[[Occasion], bool]]:
-        """Declare a situation that events of these kinds may bring about."""
+    def on(self, *kinds: Kind, **where: Any) -> Callable[[Callable[[Occasion], bool]], Callable[[Occasion], bool]]:
+        """Declare a situation that events of these kinds may bring about, unless ``where`` rules them out.
+
+        ``where`` gives, for fields that have few values, the value, or a function of it that has to be true. Where True or False
+        is wanted, what is unknown counts as false. The function that is declared is asked only if all of that holds.
+        """
+        conditions = {name: _condition(wanted) for name, wanted in where.items()}
 
         def declare(is_met: Callable[[Occasion], bool]) -> Callable[[Occasion], bool]:
             meaning = " ".join((is_met.__doc__ or "").split()).rstrip(".")
             assert meaning, "a situation has a meaning"
-            self.append(Situation(is_met.__name__.replace("_", "-"), meaning[0].lower() + meaning[1:], kinds, is_met))
+            name = is_met.__name__.replace("_", "-")
+            self.append(Situation(name, meaning[0].lower() + meaning[1:], kinds, conditions, is_met))
             return is_met
 
         return declare
+
+
+def _condition(wanted: Any) -> Callable[[Any], bool]:
+    if callable(wanted):
+        condition: Callable[[Any], bool] = wanted
+        return condition
+    if isinstance(wanted, bool):
+        return lambda value: bool(value) is wanted
+    return partial(eq, wanted)

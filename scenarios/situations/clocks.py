@@ -12,11 +12,11 @@ __all__ = ["FAMILY"]
 FAMILY: Final = SituationFamily()
 
 
-@FAMILY.on(Kind.FAULT)
+@FAMILY.on(Kind.FAULT, cause="clock-jump")
 def clock_jumped_in_add(at: Occasion) -> bool:
     """The wall clock of a writer jumped while its appends had no outcome."""
     target = at.fields["target"]
-    return at.fields["cause"] == "clock-jump" and any(ledger.has_pending(target) for ledger in at.run.ledgers.values())
+    return any(ledger.has_pending(target) for ledger in at.run.ledgers.values())
 
 
 @FAMILY.on(Kind.LOG_READ)

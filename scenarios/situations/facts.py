@@ -21,6 +21,9 @@ __all__ = [
     "TIMEOUT",
     "LedgerSoFar",
     "RunSoFar",
+    "denied",
+    "failed",
+    "undecided",
 ]
 
 # Result codes, restated here: what judges runs shares no code with what they run.
@@ -32,6 +35,22 @@ FENCED: Final = -101
 READ_ONLY: Final = -104
 #: A bookie that answers so vouches that it never had the entry.
 DENIALS: Final = frozenset({-13, -7})
+
+
+def failed(code: int) -> bool:
+    """Whether it is anything but success."""
+    return code != OK
+
+
+def denied(code: int) -> bool:
+    """Whether a bookie vouches by it that it never had the entry."""
+    return code in DENIALS
+
+
+def undecided(code: int) -> bool:
+    """Whether a bookie neither has done what it was asked for nor denies an entry."""
+    return code != OK and code not in DENIALS
+
 
 Copy = tuple[str, int]
 """Bookie and entry, or client and entry."""
@@ -143,7 +162,8 @@ class RunSoFar:
         self.in_force: dict[str, tuple[str, str]] = {}
         #: By client and handle, ledger and publish time of the message of a log that a reader got last.
         self.log_times: dict[tuple[str, int], tuple[int, int | None]] = {}
-        self._takers: Final[Mapping[str, Callable[[Event, LedgerSoFar], None]]] = {
+        #: By kind, what makes an event a fact; many kinds of events are none.
+        self.takers: Final[Mapping[str, Callable[[Event, LedgerSoFar], None]]] = {
             Kind.META_CAS: self._cas,
             Kind.APP_ADD: self._add,
             Kind.APP_ACK: self._ack,
@@ -183,12 +203,6 @@ class RunSoFar:
         if found is None:
             found = self.ledgers[ledger_id] = LedgerSoFar()
         return found
-
-    def take(self, event: Event, ledger: LedgerSoFar) -> None:
-        """The event becomes a fact."""
-        taker = self._takers.get(event.kind)
-        if taker is not None:
-            taker(event, ledger)
 
     def is_in_force(self, cause: str, host: str = "") -> bool:
         """Whether a fault is in force, about this host if one is given."""
