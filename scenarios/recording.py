@@ -16,6 +16,7 @@ import hashlib
 import struct
 import sys
 from collections.abc import Awaitable, Callable
+from functools import lru_cache
 from typing import Any, Final
 
 from bkclient import AdvancedLedgerWriter, Entries, Entry, LastConfirmedAndEntry, LedgerReader, LedgerWriter
@@ -42,10 +43,29 @@ __all__ = [
 
 _HEADER: Final = struct.Struct(">qqqq")
 
+# Members of an enumeration take longer to find; these are asked for most.
+_BK_STORE: Final = Kind.BK_STORE
+_BK_SYNC: Final = Kind.BK_SYNC
+_BK_LAC: Final = Kind.BK_LAC
+
+
+#: The fingerprints of so many payloads of so many bytes at most are remembered: each payload is recorded some ten times.
+_FINGERPRINTS_MAX: Final = 256
+_REMEMBERED_BYTES_MAX: Final = 1024
+
 
 def fingerprint(payload: bytes) -> int:
     """What histories record instead of a payload: 63 bits of its hash."""
+    if type(payload) is bytes and len(payload) <= _REMEMBERED_BYTES_MAX:
+        return _remembered(payload)
+    return _fingerprint(payload)
+
+
+def _fingerprint(payload: bytes) -> int:
     return int.from_bytes(hashlib.blake2b(payload, digest_size=8).digest(), "big") >> 1
+
+
+_remembered: Final = lru_cache(_FINGERPRINTS_MAX)(_fingerprint)
 
 
 def become(handle: object, observed: type, **fields: object) -> None:
@@ -186,7 +206,7 @@ class BookieRecorder:
         """Record BK_STORE."""
         _, lac, length, payload = self._recorder.parse(ledger_id, body)
         self._recorder.record(
-            Kind.BK_STORE,
+            _BK_STORE,
             self._actor,
             ledger_id,
             entry=entry_id,
@@ -199,11 +219,11 @@ class BookieRecorder:
 
     def entry_synced(self, ledger_id: int, entry_id: int) -> None:
         """Record BK_SYNC."""
-        self._recorder.record(Kind.BK_SYNC, self._actor, ledger_id, entry=entry_id)
+        self._recorder.record(_BK_SYNC, self._actor, ledger_id, entry=entry_id)
 
     def lac_advanced(self, ledger_id: int, lac: int) -> None:
         """Record BK_LAC."""
-        self._recorder.record(Kind.BK_LAC, self._actor, ledger_id, lac=lac)
+        self._recorder.record(_BK_LAC, self._actor, ledger_id, lac=lac)
 
     def fence_set(self, ledger_id: int, source: str, durable: bool) -> None:  # noqa: FBT001
         """Record FENCE_SET."""

@@ -14,8 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from bkclient.errors import Code
 from bkclient.transport.base import BookieTransport, ReplyHandler
@@ -131,13 +130,21 @@ class IdentifiedTransport(WrappingTransport):
         self.inner.submit(bookie_id, request, ended)
 
 
-@dataclass(frozen=True, slots=True)
-class _Arrival:
+class _Arrival(NamedTuple):
+    """A request that has arrived. A tuple, because one is made for every request."""
+
     source: str
     request: Request
     operation: str
     entry: int
     number: int | None
+
+
+# Every request asks for these, and members of an enumeration take longer to find.
+_BK_RECV: Final = Kind.BK_RECV
+_BK_ANSWER: Final = Kind.BK_ANSWER
+_OK: Final = Status.OK
+_CODE_OK: Final = int(Code.OK)
 
 
 class RequestRecorder:
@@ -164,7 +171,7 @@ class RequestRecorder:
         client, entry = self._source_of(source), request.entry_id
         number = self._messages.arrived((client, self._actor, operation, request.ledger_id, entry), request)
         self._record(
-            Kind.BK_RECV,
+            _BK_RECV,
             self._actor,
             request.ledger_id,
             source=client,
@@ -179,14 +186,14 @@ class RequestRecorder:
         if arrival is None:
             return
         request = arrival.request
-        code = Code.OK if status is Status.OK else code_for_status(status, request.operation)
+        code = _CODE_OK if status is _OK else int(code_for_status(status, request.operation))
         self._record(
-            Kind.BK_ANSWER,
+            _BK_ANSWER,
             self._actor,
             request.ledger_id,
             source=arrival.source,
             request=arrival.number,
             operation=arrival.operation,
             entry=arrival.entry,
-            code=int(code),
+            code=code,
         )

@@ -10,11 +10,12 @@ while another one of the same entry awaits an answer of the same bookie goes by 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 from bkclient.errors import Code
-from bkclient.transport.adds import AddReplies, AddSender, SendsAdds
+from bkclient.transport.adds import AddReplies, AddSender, sends_adds
 from bkclient.transport.base import BookieTransport, ReplyHandler
-from bkclient.transport.reads import ReadReplies, ReadSender, SendsReads
+from bkclient.transport.reads import ReadReplies, ReadSender, sends_reads
 from bkclient.transport.wrapping import WatchedAdds, WatchedReads, WrappingTransport
 from bkclient.wire.connection import FoundBody
 from bkclient.wire.messages import AddRequest, AddTemplate, ReadRequest, ReadResponse, Request, Response
@@ -23,6 +24,22 @@ from scenarios.recording import Recorder, fingerprint
 from scenarios.recording_messages import IdentifiedTransport, operation_of
 
 __all__ = ["RecordingTransport"]
+
+# Members of an enumeration take longer to find; these are asked for most.
+_ADD_SEND: Final = Kind.ADD_SEND
+_ADD_RESP: Final = Kind.ADD_RESP
+_READ_SEND: Final = Kind.READ_SEND
+_READ_RESP: Final = Kind.READ_RESP
+
+
+class _SentEntry(NamedTuple):
+    """What is recorded of an entry that is sent, the same for each bookie."""
+
+    entry: int
+    lac: int
+    length: int
+    content: int
+    size: int
 
 
 class RecordingTransport(WrappingTransport):
@@ -34,7 +51,7 @@ class RecordingTransport(WrappingTransport):
         self._actor = actor
         self._incarnation = incarnation
         self._identified = (
-            None if isinstance(inner, SendsAdds | SendsReads) else IdentifiedTransport(inner, self._messages)
+            None if sends_adds(inner) or sends_reads(inner) else IdentifiedTransport(inner, self._messages)
         )
         super().__init__(inner if self._identified is None else self._identified)
 
@@ -70,7 +87,8 @@ class RecordingTransport(WrappingTransport):
 
     def _record_add(self, bookie_id: str, request: AddRequest, reply_to: ReplyHandler) -> ReplyHandler:
         recovery = request.recovery
-        number = self.on_add_sent(bookie_id, request.ledger_id, request.header, request.payload, is_recovery=recovery)
+        sent = self.entry_sent(request.ledger_id, request.header, request.payload)
+        number = self.on_add_sent(bookie_id, request.ledger_id, sent, is_recovery=recovery)
 
         def on_reply(bookie: str, answered: Request, code: int, response: Response | None) -> None:
             self.on_add_answered(bookie, request.ledger_id, request.entry_id, code, number, is_recovery=recovery)
@@ -78,12 +96,17 @@ class RecordingTransport(WrappingTransport):
 
         return on_reply
 
-    def on_add_sent(self, bookie_id: str, ledger_id: int, header: bytes, payload: bytes, *, is_recovery: bool) -> int:
-        """Record an add that is sent next; returns its number."""
+    def entry_sent(self, ledger_id: int, header: bytes, payload: bytes) -> _SentEntry:
+        """What is recorded of an entry wherever it is sent to."""
         entry_id, lac, length, _ = self._recorder.parse(ledger_id, header)
+        return _SentEntry(entry_id, lac, length, fingerprint(payload), len(payload))
+
+    def on_add_sent(self, bookie_id: str, ledger_id: int, sent: _SentEntry, *, is_recovery: bool) -> int:
+        """Record an add that is sent next; returns its number."""
+        entry_id, lac, length, content, size = sent
         number = self._number(bookie_id, "write-back" if is_recovery else "add", ledger_id, entry_id)
         self._recorder.record(
-            Kind.ADD_SEND,
+            _ADD_SEND,
             self._actor,
             ledger_id,
             incarnation=self._incarnation,
@@ -92,8 +115,8 @@ class RecordingTransport(WrappingTransport):
             recovery=is_recovery,
             lac=lac,
             length=length,
-            content=fingerprint(payload),
-            size=len(payload),
+            content=content,
+            size=size,
             request=number,
         )
         return number
@@ -104,7 +127,7 @@ class RecordingTransport(WrappingTransport):
         """Record the outcome of the add with this number."""
         self._ended(bookie_id, "write-back" if is_recovery else "add", ledger_id, entry_id, number, code)
         self._recorder.record(
-            Kind.ADD_RESP,
+            _ADD_RESP,
             self._actor,
             ledger_id,
             incarnation=self._incarnation,
@@ -118,7 +141,7 @@ class RecordingTransport(WrappingTransport):
     def on_read_sent(self, bookie_id: str, ledger_id: int, entry_id: int) -> int:
         """Record an ordinary read that is sent next; returns its number."""
         number = self._number(bookie_id, "read", ledger_id, entry_id)
-        self._recorder.record(Kind.READ_SEND, self._actor, ledger_id, entry=entry_id, bookie=bookie_id, request=number)
+        self._recorder.record(_READ_SEND, self._actor, ledger_id, entry=entry_id, bookie=bookie_id, request=number)
         return number
 
     def on_read_answered(
@@ -128,7 +151,7 @@ class RecordingTransport(WrappingTransport):
         self._ended(bookie_id, "read", ledger_id, entry_id, number, code)
         content = None if body is None else fingerprint(self._recorder.parse(ledger_id, body)[3])
         self._recorder.record(
-            Kind.READ_RESP,
+            _READ_RESP,
             self._actor,
             ledger_id,
             bookie=bookie_id,
@@ -203,16 +226,16 @@ class _RecordedAdds:
         self, sender: _NumberedAdds, bookies: list[str], entry_id: int, header: bytes, payload: bytes
     ) -> list[str]:
         """Send to those that owe the sender no answer about the entry; returns the others."""
-        template, numbers = self._template, sender.numbers
+        template, transport, numbers = self._template, self._transport, sender.numbers
+        ledger_id, recovery = template.ledger_id, template.recovery
+        sent = transport.entry_sent(ledger_id, header, payload)
         mine: list[str] = []
         others: list[str] = []
         for bookie_id in bookies:
             if (bookie_id, entry_id) in numbers:
                 others.append(bookie_id)
                 continue
-            numbers[bookie_id, entry_id] = self._transport.on_add_sent(
-                bookie_id, template.ledger_id, header, payload, is_recovery=template.recovery
-            )
+            numbers[bookie_id, entry_id] = transport.on_add_sent(bookie_id, ledger_id, sent, is_recovery=recovery)
             mine.append(bookie_id)
         if mine:
             sender.send(tuple(mine), entry_id, header, payload)

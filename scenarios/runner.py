@@ -80,7 +80,8 @@ def run_plan(
     """
     if transport is TransportKind.BYTES:
         plan = replace(plan, cluster=plan.cluster.over(transport))
-    scenario, more = scenario_of(plan), {"plan": print_plan(plan, full=True)}
+    scenario = scenario_of(plan)
+    more = {} if record is None else {"plan": print_plan(plan, full=True)}
     with collector_off():  # as above
         return _run(scenario, seed, mutant, record, plan.cluster.transport, plan.cluster.conditions(), more)
 
@@ -96,15 +97,17 @@ def _run(
 ) -> RunResult:
     planted = _mutant(mutant) if mutant else None
     path = None if record is None else record / history_name(scenario.name, seed, mutant, transport)
-    header = {
-        "scenario": scenario.name,
-        "seed": seed,
-        "mutant": mutant or "",
-        "transport": transport.value,
-        "package_version": __version__,
-        **conditions.as_header(),
-        **more_header,
-    }
+    header: dict[str, Any] = {}
+    if path is not None:  # otherwise nobody reads it
+        header = {
+            "scenario": scenario.name,
+            "seed": seed,
+            "mutant": mutant or "",
+            "transport": transport.value,
+            "package_version": __version__,
+            **conditions.as_header(),
+            **more_header,
+        }
     started = time.perf_counter()
     with (
         World(

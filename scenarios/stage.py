@@ -23,7 +23,6 @@ from bkclient.errors import BookKeeperError
 from bkclient.metadata.base import MetadataStore
 from bkclient.observability.recovery_observer import RecoveryObserver
 from bkclient.transport.base import BookieTransport
-from bkclient.transport.linked import LinkTransport
 from bkclient.transport.tcp import TcpTransport
 from bkclient.transport.tcp_config import TcpTransportConfig
 from bkclient.wire.messages import Request
@@ -64,6 +63,9 @@ Program = Callable[[RecordedClient], Awaitable[None]]
 #: Clients have to live with BookKeeper's bookies, which deny an entry to a fencing read before the fence is durable, and forget
 #: long polls that an update of the LAC has nothing to tell.
 _LIKE_BOOKKEEPER: Final = BookieConfig(error_waits_for_fence=False, long_polls_wait_on=False)
+# Every event asks for these, and members of an enumeration take longer to find.
+_META_CAS: Final = Kind.META_CAS
+_APP_ACK: Final = Kind.APP_ACK
 _WAYS: Final = {">": "to", "<": "from", "><": "both"}
 
 
@@ -109,10 +111,12 @@ class Stage:
         self._interceptions: list[Interception[Any]] = []
         self._ensembles: dict[int, tuple[str, ...]] = {}
         self._acknowledged: dict[int, int] = {}
+        self._known_config: tuple[ClientConfig, TcpTransportConfig] | None = None
         self._watchers: dict[Callable[[Event], bool], Callable[[], object]] = {}
         recorder.history.listeners.append(self._on_event)
-        self._transports: dict[Process | None, LinkTransport] = {}
-        world.loop.after_step = self._check_transport_of
+        self._transports: dict[Process | None, TcpTransport] = {}
+        if conditions.tcp is not None:
+            world.loop.after_step = self._check_transport_of
         world.tcp.on_connection = partial(filter_frames, network=world.network)
 
     def new_client(
@@ -129,7 +133,7 @@ class Stage:
         """A client of the process on ``host``; its application records in ``log``. ``observer`` watches its recoveries, too."""
         recorder = self.recorder
         store = recorded_store(self.world, host, recorder)
-        transport = self._new_transport(host, store, TcpTransportConfig.of_client(config))
+        transport = self._new_transport(host, store, self._transport_config(config))
         transport = RecordingTransport(transport, recorder, host.name, host.incarnation)
         if self.wrap_transport is not None:
             transport = self.wrap_transport(transport)
@@ -149,17 +153,20 @@ class Stage:
         return client
 
     def _new_transport(self, host: Host, store: MetadataStore, config: TcpTransportConfig) -> BookieTransport:
-        transport: LinkTransport
         if self.conditions.tcp is None:
-            transport = SimulatedTransport(self.world, host, config)
-        else:
-            rng = self.world.rng(f"transport of {host.name}#{host.incarnation}")
-            transport = TcpTransport(store.bookie_address, config, rng=rng)
-        self._transports[host.process] = transport
+            return SimulatedTransport(self.world, host, config)
+        rng = self.world.rng(f"transport of {host.name}#{host.incarnation}")
+        transport = self._transports[host.process] = TcpTransport(store.bookie_address, config, rng=rng)
         return transport
 
+    def _transport_config(self, config: ClientConfig) -> TcpTransportConfig:
+        """What the configuration says about connections; nearly all clients of a run have the same."""
+        if self._known_config is None or self._known_config[0] is not config:
+            self._known_config = config, TcpTransportConfig.of_client(config)
+        return self._known_config[1]
+
     def _check_transport_of(self, process: Process | None) -> None:
-        """Check the counters of a process's newest transport after every callback of it."""
+        """Check the counters of a process's newest transport after every callback of it; those of objects see to that."""
         transport = self._transports.get(process)
         if transport is not None:
             transport.check()
@@ -257,9 +264,9 @@ class Stage:
 
     def _on_event(self, event: Event) -> None:
         kind = event.kind
-        if kind == Kind.META_CAS and event.fields["outcome"] == "ok":
+        if kind == _META_CAS and event.fields["outcome"] == "ok":
             self._ensembles[event.ledger] = tuple(event.fields["fragments"][-1][1])
-        elif kind == Kind.APP_ACK:
+        elif kind == _APP_ACK:
             self._acknowledged[event.ledger] = event.fields["entry"]
         if self._watchers:
             for predicate, action in list(self._watchers.items()):

@@ -16,7 +16,7 @@ import inspect
 import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
+from functools import cache, partial
 from types import TracebackType
 from typing import Final, ParamSpec, TypeVar, cast
 
@@ -66,11 +66,16 @@ class _Guarded:
 
     def __init__(self, guard: _Guard, plugin: object, *protocols: type, **fallbacks: object) -> None:
         for protocol in protocols:
-            for name, _ in inspect.getmembers(protocol, inspect.isfunction):
-                if not name.startswith("_"):
-                    fallback = fallbacks.get(name)
-                    method = guard(name, None, partial(getattr, plugin, name))()  # to look it up asks the plug-in, too
-                    setattr(self, name, partial(_always, fallback) if method is None else guard(name, fallback, method))
+            for name in _methods_of(protocol):
+                fallback = fallbacks.get(name)
+                method = guard(name, None, partial(getattr, plugin, name))()  # to look it up asks the plug-in, too
+                setattr(self, name, partial(_always, fallback) if method is None else guard(name, fallback, method))
+
+
+@cache
+def _methods_of(protocol: type) -> tuple[str, ...]:
+    """The names of what a protocol asks for; finding them takes longer than making a client otherwise does."""
+    return tuple(name for name, _ in inspect.getmembers(protocol, inspect.isfunction) if not name.startswith("_"))
 
 
 class _Tracer:

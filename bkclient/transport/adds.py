@@ -9,13 +9,13 @@ replica. What a writer hears is the same.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Protocol, runtime_checkable
+from typing import Final, Protocol, TypeGuard
 
 from bkclient.errors import Code
 from bkclient.transport.base import ReplyHandler
 from bkclient.wire.messages import AddRequest, AddTemplate, Request, Response
 
-__all__ = ["AddReplies", "AddSender", "EachReplica", "SendsAdds", "Submits", "adds_over"]
+__all__ = ["AddReplies", "AddSender", "EachReplica", "SendsAdds", "Submits", "adds_over", "sends_adds"]
 
 
 class AddReplies(Protocol):
@@ -38,7 +38,6 @@ class AddSender(Protocol):
         ...
 
 
-@runtime_checkable
 class SendsAdds(Protocol):
     """A transport that sends an entry to its whole write set at once."""
 
@@ -58,9 +57,14 @@ class Submits(Protocol):
         ...
 
 
+def sends_adds(transport: object) -> TypeGuard[SendsAdds]:
+    """Whether it does. Every handle of a ledger asks, and to ask with ``isinstance`` takes far longer."""
+    return hasattr(transport, "add_sender")
+
+
 def adds_over(transport: Submits, template: AddTemplate, replies: AddReplies) -> AddSender:
     """A sender over any transport."""
-    if isinstance(transport, SendsAdds):
+    if sends_adds(transport):
         return transport.add_sender(template, replies)
     return EachReplica(transport, template, replies)
 

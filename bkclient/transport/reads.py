@@ -9,13 +9,13 @@ has one outcome. What stands around a transport may watch reads as they pass
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Protocol, runtime_checkable
+from typing import Final, Protocol, TypeGuard
 
 from bkclient.transport.adds import Submits
 from bkclient.wire.connection import FoundBody
 from bkclient.wire.messages import ReadRequest, Request, Response
 
-__all__ = ["EachRead", "ReadReplies", "ReadSender", "SendsReads", "reads_over"]
+__all__ = ["EachRead", "ReadReplies", "ReadSender", "SendsReads", "reads_over", "sends_reads"]
 
 
 class ReadReplies(Protocol):
@@ -41,7 +41,6 @@ class ReadSender(Protocol):
         ...
 
 
-@runtime_checkable
 class SendsReads(Protocol):
     """A transport that sends many reads at a time."""
 
@@ -53,9 +52,14 @@ class SendsReads(Protocol):
         ...
 
 
+def sends_reads(transport: object) -> TypeGuard[SendsReads]:
+    """Whether it does; as :func:`~bkclient.transport.adds.sends_adds`."""
+    return hasattr(transport, "read_sender")
+
+
 def reads_over(transport: Submits, ledger_id: int) -> ReadSender:
     """A sender over any transport."""
-    return transport.read_sender(ledger_id) if isinstance(transport, SendsReads) else EachRead(transport, ledger_id)
+    return transport.read_sender(ledger_id) if sends_reads(transport) else EachRead(transport, ledger_id)
 
 
 class EachRead:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from scenarios.checker import codes
 from scenarios.checker.base import Family, Handler, Report
@@ -25,18 +25,14 @@ _OPERATIONS: Final[Mapping[str, str]] = {
 }
 
 
-class _Asked(NamedTuple):
-    """What a request is about; ``entry`` is -1 for a fence, whose answer names the last entry that the bookie has."""
-
-    bookie: str
-    operation: str
-    entry: int
+_Asked = tuple[str, str, int]
+"""What a request is about: bookie, operation, entry; -1 for a fence, whose answer names the last entry that the bookie has."""
 
 
 def _asked(event: Event) -> _Asked:
     fields = event.fields
     operation = _OPERATIONS.get(event.kind) or ("write-back" if fields["recovery"] else "add")
-    return _Asked(fields["bookie"], operation, -1 if operation == "fence" else fields["entry"])
+    return fields["bookie"], operation, -1 if operation == "fence" else fields["entry"]
 
 
 class AnswersMatch(Family):
@@ -81,8 +77,7 @@ class AnswersMatch(Family):
         fields = event.fields
         number, source, code = fields["request"], fields["source"], fields["code"]
         if number is None:
-            asked = _Asked(event.actor, fields["operation"], fields["entry"])
-            self._said_to_any.add((source, asked, code))
+            self._said_to_any.add((source, (event.actor, fields["operation"], fields["entry"]), code))
         else:
             self._said.setdefault((source, event.actor, number), set()).add(code)
 
@@ -98,10 +93,11 @@ class AnswersMatch(Family):
             self.broken("M1", f"{client} got an answer to request {number}, which awaited none", event.seq)
             return
         if found[0] != asked:
+            (to, what, entry), (bookie, operation, other) = found[0], asked
             self.broken(
                 "M1",
-                f"{client} asked {found[0].bookie} for entry {found[0].entry} ({found[0].operation}, request {number}), "
-                f"and got the answer of {asked.bookie} about entry {asked.entry} ({asked.operation})",
+                f"{client} asked {to} for entry {entry} ({what}, request {number}), and got the answer of {bookie} about entry "
+                f"{other} ({operation})",
                 found[1],
                 event.seq,
             )
@@ -109,15 +105,16 @@ class AnswersMatch(Family):
 
     def _check_said(self, event: Event, asked: _Asked, number: int, sent: int) -> None:
         code, client = event.fields["code"], event.actor
-        said = self._said.pop((client, asked.bookie, number), set())
-        if code not in _SAID_BY_BOOKIES or asked.bookie not in self._telling:
+        bookie, operation, entry = asked
+        said = self._said.pop((client, bookie, number), ())
+        if code not in _SAID_BY_BOOKIES or bookie not in self._telling:
             return
         self.checked["M2"] += 1
         if code not in said and (client, asked, code) not in self._said_to_any:
             heard = f"answered with {', '.join(map(str, sorted(said)))}" if said else "had not answered"
             self.broken(
                 "M2",
-                f"{client} heard code {code} from {asked.bookie} about entry {asked.entry} ({asked.operation}), "
+                f"{client} heard code {code} from {bookie} about entry {entry} ({operation}), "
                 f"which {heard} request {number}",
                 sent,
                 event.seq,

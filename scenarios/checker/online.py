@@ -171,6 +171,11 @@ _ESSENTIAL_OF_LOGS: Final[dict[str, tuple[str, ...]]] = {
 }
 
 
+# Every event asks for these, and members of an enumeration take longer to find.
+_META_CAS: Final = Kind.META_CAS
+_BK_RESTART: Final = Kind.BK_RESTART
+
+
 def _getter(names: tuple[str, ...]) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:
     # A name alone is asked for twice: a function of Python's own returns a tuple of two at once, and one of ours is a call.
     return itemgetter(*names, names[0]) if names else (lambda _fields: ())
@@ -268,14 +273,14 @@ class OnlineChecker:
         ledger = self._ledgers.get(ledger_id)
         if ledger is None:
             if ledger_id < 0:
-                if kind == Kind.BK_RESTART:
+                if kind == _BK_RESTART:
                     self._restarts[actor] = event.seq, fields.get("cookie")
                 self._feed_all(event)
                 return
             ledger = self._ledgers[ledger_id] = _Ledger(
                 ledger_id, self._syncing, self._recording, self._restarts, self._report
             )
-        elif kind == Kind.META_CAS and ledger.facts.metadata.begins_anew(event):
+        elif kind == _META_CAS and ledger.facts.metadata.begins_anew(event):
             ledger.end()
         if ledger_id in self._logs.ledgers:
             self._logs.feed_ledger(event)

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from typing import Final
 
 from scenarios.history import Event, Kind
 from scenarios.plan.words import member_of
 
 __all__ = ["PlayedLedgers"]
+
+# Every event asks for these, and members of an enumeration take longer to find.
+_LOG_LEDGER: Final = Kind.LOG_LEDGER
+_META_CAS: Final = Kind.META_CAS
 
 
 class PlayedLedgers:
@@ -62,9 +67,9 @@ class PlayedLedgers:
 
     def feed(self, event: Event) -> None:
         """Take in the next event."""
-        if event.kind == Kind.LOG_LEDGER:
+        if event.kind == _LOG_LEDGER:
             self._heads[event.fields["log"]] = event.ledger
-        if event.kind == Kind.META_CAS and event.fields["outcome"] == "ok":
+        if event.kind == _META_CAS and event.fields["outcome"] == "ok":
             self._ensembles[event.ledger] = tuple(event.fields["fragments"][-1][1])
             if event.fields["cause"] == "delete":
                 self.deleted.add(event.ledger)

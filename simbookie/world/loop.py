@@ -33,7 +33,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from contextvars import Context, copy_context
 from dataclasses import dataclass
 from itertools import count
-from typing import Any, Final, TypeVar, TypeVarTuple, Unpack
+from typing import Any, Final, NoReturn, TypeVar, TypeVarTuple, Unpack
 
 from simbookie.collector_off import collector_off
 from simbookie.world.callbacks import NumberedFuture, NumberedTask, OwnedHandle, OwnedTimer
@@ -91,6 +91,8 @@ class VirtualTimeLoop(ConnectingLoop):
         self.limits = limits if limits is not None else LoopLimits()
         #: Called after every callback, with the process whose it was; what it raises ends the run as a callback's error does.
         self.after_step: Callable[[Process | None], object] | None = None
+        #: What is called once, in this order, after the callback that runs at present, and forgotten; likewise.
+        self.afterwards: list[Callable[[], object]] = []
         #: Who says what is late, if anything is; may be replaced at any time.
         self.schedule: Schedule | None = None
         #: What callbacks and tasks may raise without ending the run: ends of processes that are meant.
@@ -276,12 +278,12 @@ class VirtualTimeLoop(ConnectingLoop):
     def _iterate(self) -> None:
         """Run what is ready; if nothing is, first jump to the next timer."""
         ready, timers = self._ready, self._timers
+        self._iterations += 1
         if not ready and not self._stopping:
             self._advance()
-        self._iterations += 1
-        if timers and timers[0][0] <= self._now:
+        elif timers and timers[0][0] <= self._now:
             self._take_due()
-        after_step, schedule = self.after_step, self.schedule
+        after_step, afterwards, schedule = self.after_step, self.afterwards, self.schedule
         for _ in range(len(ready)):
             handle = ready.popleft()
             if handle._cancelled:  # noqa: SLF001
@@ -301,17 +303,27 @@ class VirtualTimeLoop(ConnectingLoop):
                 handle._context.run(handle._callback, *handle._args)  # noqa: SLF001
                 if after_step is not None:
                     after_step(process)
+                if afterwards:
+                    self._look_afterwards()
             except (SystemExit, KeyboardInterrupt):
                 raise
             except BaseException as error:  # noqa: BLE001  as asyncio's own handles do
                 self._callback_failed(handle, error)
         # The traceback of what a task raised may keep this frame, and the task must be destroyed as soon as it is not referenced.
         handle = None  # type: ignore[assignment]  # not used any more
+        if self._failures or self.steps > self.limits.steps:
+            self._give_up()
+
+    def _look_afterwards(self) -> None:
+        for look in self.afterwards:
+            look()
+        self.afterwards.clear()
+
+    def _give_up(self) -> NoReturn:
         if self._failures:
             failures, self._failures = self._failures, []
             raise UnhandledErrors(failures) from failures[0][1]
-        if self.steps > self.limits.steps:
-            raise StepLimitReached(f"{self.steps} callbacks ran within {self._now:.6f} s", self.pending_tasks())
+        raise StepLimitReached(f"{self.steps} callbacks ran within {self._now:.6f} s", self.pending_tasks())
 
     # -------------------------------------------------------------------------------------------------------- turns
 
@@ -379,7 +391,7 @@ class VirtualTimeLoop(ConnectingLoop):
             self._ready.extend(late)  # type: ignore[arg-type]  # they came from there
 
     def _advance(self) -> None:
-        """Move the clock to the next timer of anyone alive."""
+        """Move the clock to the next timer of anyone alive, and make ready what is due then."""
         timers = self._timers
         while timers:
             timer = timers[0][2]
@@ -399,6 +411,7 @@ class VirtualTimeLoop(ConnectingLoop):
                 f"nothing happens before {when:.6f} s, the limit is {self.limits.seconds} s", self.pending_tasks()
             )
         self._now = max(self._now, when)
+        self._take_due()
 
     def _callback_failed(self, handle: OwnedHandle | OwnedTimer, error: BaseException) -> None:
         if isinstance(error, self.expected):

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from bkclient.transport.link import NewConnection
+from bkclient.transport.link import BookieLink, NewConnection
 from bkclient.transport.linked import LinkTransport
 from bkclient.transport.tcp_config import TcpTransportConfig
 from bkclient.wire.outstanding import Load
@@ -42,19 +42,25 @@ class SimulatedTransport(LinkTransport):
         config = config if config is not None else TcpTransportConfig()
         process = host.process
         rng = world.rng(f"transport of {process.host_name}#{process.incarnation}")
-        #: Whether requests have come or gone since :meth:`check` looked last.
-        self._has_changed = False
+        self._afterwards = world.loop.afterwards
+        #: Those of the links at which requests have come or gone since :meth:`check` looked last.
+        self._changed: dict[Load, None] = {}
+        self._link_of: dict[Load, BookieLink] = {}
         connector = _ObjectConnector(world.network, process, config)
-        super().__init__(config, connector, rng=rng, new_load=partial(_ToldLoad, self._changed))
+        super().__init__(config, connector, rng=rng, new_load=partial(_ToldLoad, self._note))
 
     def check(self) -> None:
-        """As there, if a request has come or gone since it looked last: most callbacks of a client have to do with none."""
-        if self._has_changed:
-            self._has_changed = False
-            super().check()
+        """As there, of links at which requests have come or gone since it looked last; called after every such callback."""
+        changed, self._changed = self._changed, {}
+        for load in changed:
+            if load not in self._link_of:
+                self._link_of = {link.load: link for links in self._links_to.values() for link in links}
+            self._link_of[load].check_changes()
 
-    def _changed(self) -> None:
-        self._has_changed = True
+    def _note(self, load: Load) -> None:
+        if not self._changed:
+            self._afterwards.append(self.check)
+        self._changed[load] = None
 
 
 class _ToldLoad(Load):
@@ -62,17 +68,17 @@ class _ToldLoad(Load):
 
     __slots__ = ("_tell",)
 
-    def __init__(self, tell: Callable[[], None], max_requests: int, max_bytes: int) -> None:
+    def __init__(self, tell: Callable[[Load], None], max_requests: int, max_bytes: int) -> None:
         super().__init__(max_requests, max_bytes)
         self._tell = tell
 
     def put_on(self, size: int) -> None:
         super().put_on(size)
-        self._tell()
+        self._tell(self)
 
     def take_off(self, size: int, requests: int = 1) -> None:
         super().take_off(size, requests)
-        self._tell()
+        self._tell(self)
 
 
 class _ObjectConnector:

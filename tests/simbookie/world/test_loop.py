@@ -226,6 +226,35 @@ def test_after_every_callback_the_run_may_be_looked_at_and_ended(loop: VirtualTi
     assert log[-4:] == ["right", after, "wrong", after]
 
 
+def test_what_is_asked_for_is_called_once_after_the_callback_that_asked(loop: VirtualTimeLoop) -> None:
+    log: list[str] = []
+
+    def ask(name: str) -> None:
+        log.append(name)
+        loop.afterwards.append(lambda: log.append(f"after {name}"))
+
+    async def main() -> None:
+        loop.call_soon(ask, "a")
+        loop.call_soon(log.append, "b")
+        loop.call_soon(ask, "c")
+        await asyncio.sleep(1)
+
+    loop.run_until_complete(main())
+    assert log == ["a", "after a", "b", "c", "after c"]
+
+
+def test_what_is_raised_after_a_callback_ends_the_run(loop: VirtualTimeLoop) -> None:
+    def look() -> None:
+        raise AssertionError("what is counted is what is there")
+
+    async def main() -> None:
+        loop.call_soon(loop.afterwards.append, look)
+        await asyncio.sleep(1)
+
+    with pytest.raises(UnhandledErrors, match="what is counted"):
+        loop.run_until_complete(main())
+
+
 def test_an_error_reported_to_the_loop_ends_the_run(loop: VirtualTimeLoop) -> None:
     async def main() -> None:
         loop.call_exception_handler({"message": "a handler raised", "exception": ValueError("oops")})
