@@ -74,12 +74,16 @@ class RecoveryClose(Family):
             self._check_rewritten(run, stored)
 
     def _may_be_the_writers(self, actor: str, last_entry: int) -> bool:
-        """Whether a writer of ``actor`` may have closed it there: not below what it acknowledged, not above what is confirmed."""
+        """Whether a writer of ``actor`` may have closed it there: not below what it promised, not above what is confirmed.
+
+        An entry that was acknowledged before it was durable, and not forced since, is no such promise.
+        """
         if actor in self._closed:
             return False
         streams = [stream for (name, _), stream in self.facts.writers.items() if name == actor]
-        acked = max((entry for entry, ack in self.facts.acked.items() if ack.actor == actor), default=-1)
-        return acked <= last_entry <= max((stream.confirmed for stream in streams), default=-1)
+        acks = self.facts.acked.items()
+        kept = max((entry for entry, ack in acks if ack.actor == actor and ack.is_durable), default=-1)
+        return kept <= last_entry <= max((stream.confirmed for stream in streams), default=-1)
 
     def _check_end(self, run: RecoveryRun, stored: Metadata) -> None:
         self.checked["E7"] += 1

@@ -487,6 +487,28 @@ class TestRecoveryClose:
         story.close(1, actor="writer")
         assert not story.checked().finish()
 
+    @pytest.mark.rule("E7")
+    @pytest.mark.parametrize("durable", [True, False])
+    def test_a_client_that_recovers_its_own_ledger_may_end_its_writer_below_what_was_not_durable(
+        self, durable: bool
+    ) -> None:
+        """With deferred sync the writer's last add confirmed, where it ends, is below what it acknowledged and did not force."""
+        story = Story("3/3/2")
+        story.create()
+        for entry in (0, 1):
+            story.send(entry)
+            story.store(entry, "b0", "b1", "b2")
+            for bookie in ("b0", "b1"):
+                story.answer(entry, bookie)
+            story.ack(entry, durable=durable)
+        story.mark("writer")
+        story.fence("b0", "b1", actor="writer")
+        closed = story.close(-1, actor="writer")
+        if durable:
+            assert_broken(story, "E7", closed, says="without having ruled out that more follows")
+        else:
+            assert not story.checked().finish()
+
     @pytest.mark.rule("E6")
     def test_a_close_before_the_rewrite_is_answered_is_seen(self) -> None:
         story = half_written()
