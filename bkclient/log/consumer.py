@@ -12,7 +12,14 @@ from typing import Any, Final, Self
 from bkclient._backoff import Backoff
 from bkclient._fresh import fresh
 from bkclient._news import wait_for_news
-from bkclient.errors import ArgumentError, BookKeeperError, IllegalOperation, MetadataStoreError, UnexpectedCondition
+from bkclient.errors import (
+    ArgumentError,
+    BookKeeperError,
+    ClientClosed,
+    IllegalOperation,
+    MetadataStoreError,
+    UnexpectedCondition,
+)
 from bkclient.log.batch_taking import check_batch
 from bkclient.log.errors import LogDeposed, may_pass
 from bkclient.log.format.message import LogMessage
@@ -333,11 +340,16 @@ class LogConsumer:
         """Do something that goes on if the caller is cancelled, so that nothing is left half done."""
         task = asyncio.create_task(work, name=f"end of a consumer of {self._group}")
         self._leaving.add(task)
-        task.add_done_callback(self._leaving.discard)
+        task.add_done_callback(self._left)
         await asyncio.shield(task)
 
+    def _left(self, task: asyncio.Task[None]) -> None:
+        self._leaving.discard(task)
+        if not task.cancelled():
+            task.exception()  # a caller that was cancelled collects none
+
     async def _leave_group(self) -> None:
-        with suppress(MetadataStoreError):  # the end of the session removes it
+        with suppress(MetadataStoreError, ClientClosed):  # the end of the session removes it
             await self._membership.leave()
 
 

@@ -24,6 +24,7 @@ from bkclient.log.machine.deliveries import Deliveries
 from bkclient.log.machine.division import divided
 from bkclient.log.membership import GroupMember, assigned
 from bkclient.log.partition_cursor import PartitionCursor
+from simbookie.world.faults import Delay
 from simbookie.world.hosts import Host
 from tests.bkclient.log.test_logs import published, run
 from tests.bkclient.virtual_cluster import VirtualCluster
@@ -240,6 +241,23 @@ def test_members_that_all_take_everything_are_found(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("bkclient.log.consumer.assigned", _everything_to_everybody)
     with pytest.raises(AssertionError):
         run(shared_by_three)
+
+
+def test_a_consumer_whose_leaving_was_given_up_leaves_no_error_behind_when_its_client_closes() -> None:
+    """The end of the session takes it from the group then. Errors that nobody collects end a run."""
+
+    async def story(cluster: VirtualCluster, logs: Logs) -> None:
+        async with published(logs, 3):
+            async with cluster.client("other") as client:
+                consumer = Logs(client, rng=Random(2)).consumer("log", "g")
+                await consumer.__aenter__()
+                cluster.world.metadata.intercept(lambda call: call.host == "other", Delay(5.0))
+                with pytest.raises(TimeoutError):
+                    async with asyncio.timeout(1):
+                        await consumer.__aexit__(None, None, None)
+            await asyncio.sleep(60)
+
+    run(story)
 
 
 # One log, many tasks -------------------------------------------------------------------------------------------------
