@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
+from functools import cache
 from typing import Any, Final
 
 from bkclient import ClientConfig, DigestType, LimitSettings, ReadingSettings, TimeoutSettings
@@ -21,6 +22,10 @@ __all__ = ["Conditions", "draw_conditions", "draw_tcp", "draw_varied_conditions"
 
 #: (ensemble, write quorum, ack quorum). Small ensembles are drawn more often, because few answers decide there.
 _SIZES: Final = ((3, 3, 2), (3, 3, 2), (2, 2, 2), (2, 2, 2), (3, 2, 2), (3, 3, 3), (4, 3, 2), (4, 2, 2), (5, 3, 2))
+
+
+#: Those of runs whose bookies keep no files; what they are checked for takes a hundredth of a run.
+_USUAL_FILES: Final = FilesConfig()
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +51,7 @@ class Conditions:
     #: Whether bookies on files check their cookies when they start, and start in doubt, to be checked, rather than not at all.
     cookies: bool = False
     integrity: bool = False
-    files: FilesConfig = field(default_factory=FilesConfig)
+    files: FilesConfig = _USUAL_FILES
     #: The shape of streams, where bytes are sent.
     tcp: TcpConfig | None = None
 
@@ -69,6 +74,21 @@ class Conditions:
             },
             "client": asdict(self.client),
         }
+
+
+@cache
+def _transport(timeout_s: float) -> TcpTransportConfig:
+    """With one of three timeouts, checked once in a process; so is what follows."""
+    return TcpTransportConfig(add_timeout_s=timeout_s, read_timeout_s=timeout_s)
+
+
+@cache
+def _client(timeout_s: float) -> ClientConfig:
+    return ClientConfig(
+        timeouts=TimeoutSettings(add_s=timeout_s, read_s=timeout_s),
+        limits=LimitSettings(max_in_flight_entries=64),
+        reading=ReadingSettings(read_ahead_entries=8),
+    )
 
 
 def draw_conditions(seed: int) -> Conditions:
@@ -96,12 +116,8 @@ def draw_conditions(seed: int) -> Conditions:
             unknown_probability=rng.choice((0.0, 0.0, 0.1)),
         ),
         storage=MemoryStorageConfig(journal=JournalConfig(group_wait_max_s=0.0005, sync_latency_s=0.0007)),
-        transport=TcpTransportConfig(add_timeout_s=timeout_s, read_timeout_s=timeout_s),
-        client=ClientConfig(
-            timeouts=TimeoutSettings(add_s=timeout_s, read_s=timeout_s),
-            limits=LimitSettings(max_in_flight_entries=64),
-            reading=ReadingSettings(read_ahead_entries=8),
-        ),
+        transport=_transport(timeout_s),
+        client=_client(timeout_s),
         limits=LoopLimits(steps=2_000_000, seconds=3600.0),
     )
 

@@ -188,10 +188,52 @@ _GETTERS: Final[Mapping[str, tuple[Callable[[Mapping[str, Any]], tuple[Any, ...]
 }
 
 
-class _Ledger:
-    """The facts and families of one ledger, and the handlers of each kind of event."""
+#: By kind, what of the facts takes it in, before any family.
+_FACTS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        Kind.META_CAS: "on_cas",
+        Kind.META_READ: "on_read",
+        Kind.APP_ACK: "on_ack",
+        Kind.ADD_RESP: "on_add_answer",
+        Kind.BK_RECV: "on_inside",
+        Kind.FENCE_SET: "on_inside",
+        Kind.BK_STORE: "on_store",
+        Kind.BK_SYNC: "on_sync",
+        Kind.BK_LOSS: "on_loss",
+        Kind.BK_GC: "on_gc",
+        Kind.OPEN_START: "on_open_start",
+        Kind.OPEN_RESULT: "on_open_result",
+        Kind.CLIENT_CRASH: "on_client_crash",
+        Kind.REC_START: "on_recovery_start",
+        Kind.FENCE_RESP: "on_fence_answer",
+        Kind.REC_READ_SEND: "on_recovery_read",
+        Kind.REC_DECIDE: "on_decision",
+    }
+)
 
-    __slots__ = ("facts", "families", "table")
+
+def _nobody(_clause: str, _witness: str, _seqs: tuple[int, ...]) -> None:
+    """Who is told by families that judge nothing."""
+
+
+def _handlers() -> dict[str, tuple[tuple[int, str], ...]]:
+    """By kind, who handles it, in this order: the facts, which are number 0, and families, with the names of their methods."""
+    found: dict[str, list[tuple[int, str]]] = {kind: [(0, name)] for kind, name in _FACTS.items()}
+    nothing = LedgerFacts(-1, set(), set())
+    for number, family in enumerate(FAMILIES, 1):
+        for kind, handler in family(nothing, _nobody).handlers().items():
+            assert getattr(family, handler.__name__, None) is not None, "a handler is a method"
+            found.setdefault(kind, []).append((number, handler.__name__))
+    return {kind: tuple(handlers) for kind, handlers in found.items()}
+
+
+_HANDLERS: Final = _handlers()
+
+
+class _Ledger:
+    """The facts and families of one ledger, and the handlers of each kind of event, once there was one."""
+
+    __slots__ = ("_owners", "facts", "families", "table")
 
     def __init__(
         self,
@@ -204,33 +246,18 @@ class _Ledger:
         facts = self.facts = LedgerFacts(ledger, syncing, recording, restarts)
         report_here = partial(report, ledger)
         self.families = tuple(family(facts, report_here) for family in FAMILIES)
-        table: dict[str, list[Handler]] = {
-            Kind.META_CAS: [facts.on_cas],
-            Kind.META_READ: [facts.on_read],
-            Kind.APP_ACK: [facts.on_ack],
-            Kind.ADD_RESP: [facts.on_add_answer],
-            Kind.BK_RECV: [facts.on_inside],
-            Kind.FENCE_SET: [facts.on_inside],
-            Kind.BK_STORE: [facts.on_store],
-            Kind.BK_SYNC: [facts.on_sync],
-            Kind.BK_LOSS: [facts.on_loss],
-            Kind.BK_GC: [facts.on_gc],
-            Kind.OPEN_START: [facts.on_open_start],
-            Kind.OPEN_RESULT: [facts.on_open_result],
-            Kind.CLIENT_CRASH: [facts.on_client_crash],
-            Kind.REC_START: [facts.on_recovery_start],
-            Kind.FENCE_RESP: [facts.on_fence_answer],
-            Kind.REC_READ_SEND: [facts.on_recovery_read],
-            Kind.REC_DECIDE: [facts.on_decision],
-        }
-        for family in self.families:
-            for kind, handler in family.handlers().items():
-                table.setdefault(kind, []).append(handler)
-        self.table: dict[str, tuple[Handler, ...]] = {kind: tuple(handlers) for kind, handlers in table.items()}
+        self._owners: tuple[object, ...] = (facts, *self.families)
+        self.table: dict[str, tuple[Handler, ...]] = {}
+
+    def handlers(self, kind: str) -> tuple[Handler, ...]:
+        """Those of a kind that ``table`` does not have yet."""
+        owners = self._owners
+        found = self.table[kind] = tuple(getattr(owners[number], name) for number, name in _HANDLERS.get(kind, ()))
+        return found
 
     def end(self) -> None:
         """Judge nothing more."""
-        self.table = {}
+        self.table = dict.fromkeys(_ESSENTIAL, ())
 
 
 class OnlineChecker:
@@ -284,12 +311,14 @@ class OnlineChecker:
             ledger.end()
         if ledger_id in self._logs.ledgers:
             self._logs.feed_ledger(event)
-        for handle in ledger.table.get(kind, ()):
+        handlers = ledger.table.get(kind)
+        for handle in ledger.handlers(kind) if handlers is None else handlers:
             handle(event)
 
     def _feed_all(self, event: Event) -> None:
         for ledger in self._ledgers.values():
-            for handle in ledger.table.get(event.kind, ()):
+            handlers = ledger.table.get(event.kind)
+            for handle in ledger.handlers(event.kind) if handlers is None else handlers:
                 handle(event)
 
     def finish(self) -> tuple[Violation, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Final
 
 from bkclient import ClientConfig
@@ -30,6 +31,10 @@ BOOKIES_MAX: Final = 100
 CLIENT_GROUPS: Final = ("timeouts", "limits", "connections", "writing", "reading")
 
 
+# Checked once in a process, and shared: none of them changes.
+
+
+@cache
 def _usual_client() -> ClientConfig:
     return ClientConfig().with_changes(
         timeouts={"add_s": 1.0, "read_s": 1.0},
@@ -38,6 +43,12 @@ def _usual_client() -> ClientConfig:
     )
 
 
+@cache
+def _usual_files() -> FilesConfig:
+    return FilesConfig()
+
+
+@cache
 def _usual_storage() -> MemoryStorageConfig:
     return MemoryStorageConfig(journal=JournalConfig(group_wait_max_s=0.0005, sync_latency_s=0.0007))
 
@@ -64,7 +75,7 @@ class Cluster:
     network: NetworkConfig = field(default_factory=NetworkConfig)
     metadata: MetadataConfig = field(default_factory=MetadataConfig)
     storage: MemoryStorageConfig = field(default_factory=_usual_storage)
-    files: FilesConfig = field(default_factory=FilesConfig)
+    files: FilesConfig = field(default_factory=_usual_files)
     tcp: TcpConfig = field(default_factory=TcpConfig)
     limits: LoopLimits = field(default_factory=lambda: LoopLimits(steps=2_000_000, seconds=3600.0))
     client: ClientConfig = field(default_factory=_usual_client)

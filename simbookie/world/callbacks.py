@@ -53,6 +53,8 @@ class OwnedTimer(TimerHandle):
     _context: Context
     _callback: Any
     _args: Any
+    _cancelled: bool
+    _loop: asyncio.AbstractEventLoop
     _scheduled: bool
 
     def __init__(
@@ -74,6 +76,13 @@ class OwnedTimer(TimerHandle):
         self._when = when
         self._scheduled = True
         self.process = context.get(current_process)
+
+    def cancel(self) -> None:
+        """As any timer; only the loop is not asked whether it is in debug mode, which it never is."""
+        if not self._cancelled:
+            self._loop._timer_handle_cancelled(self)  # type: ignore[attr-defined]  # noqa: SLF001
+            self._cancelled = True
+            self._callback = self._args = None
 
     __hash__ = object.__hash__
 

@@ -72,6 +72,8 @@ class World:
         self._tasks: dict[asyncio.Task[Any], Process] = {}
         self._ends: dict[Process, asyncio.Future[None]] = {}
         self._is_closing = False
+        #: The time of the loop when the clock was read last, and what it said.
+        self._clock = 0.0, 0
 
     def __enter__(self) -> Self:
         return self
@@ -98,7 +100,10 @@ class World:
         """
         if self._is_closing:
             raise WorldClosed("the run is over")
-        return round(self.loop.time() * 1e6)
+        now = self.loop.now
+        if now != self._clock[0]:  # several events happen at each moment
+            self._clock = now, round(now * 1e6)
+        return self._clock[1]
 
     def wall_clock(self, host_name: str) -> WallClock:
         """The time of day on a host, which may come later."""

@@ -102,9 +102,8 @@ class VirtualTimeLoop(ConnectingLoop):
         #: What tasks raised that was never retrieved: ``(whose and which, what)``.
         self.unretrieved: list[tuple[str, BaseException]] = []
         self._failures: list[tuple[str, BaseException]] = []
-        self._now = 0.0
-        self._numbers = count(1)
-        self._task_numbers = count(1)
+        self.now = 0.0  # as time() says, for the world, which asks for every message
+        self._numbers, self._task_numbers = count(1), count(1)
         self._ready: deque[OwnedHandle | OwnedTimer] = deque()
         self._timers: list[tuple[float, int, OwnedTimer]] = []  # StrandTimer and WakeTimer, too
         self._cancelled_timers = 0
@@ -116,7 +115,7 @@ class VirtualTimeLoop(ConnectingLoop):
 
     def time(self) -> float:
         """Seconds of virtual time since the loop was made."""
-        return self._now
+        return self.now
 
     # ----------------------------------------------------------------------------------------------------- schedule
 
@@ -147,7 +146,7 @@ class VirtualTimeLoop(ConnectingLoop):
         self, delay: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
     ) -> TimerHandle:
         """Run ``callback`` in ``delay`` seconds."""
-        return self.call_at(self._now + delay, callback, *args, context=context)
+        return self.call_at(self.now + delay, callback, *args, context=context)
 
     def deliver_at(
         self,
@@ -281,7 +280,7 @@ class VirtualTimeLoop(ConnectingLoop):
         self._iterations += 1
         if not ready and not self._stopping:
             self._advance()
-        elif timers and timers[0][0] <= self._now:
+        elif timers and timers[0][0] <= self.now:
             self._take_due()
         after_step, afterwards, schedule = self.after_step, self.afterwards, self.schedule
         for _ in range(len(ready)):
@@ -309,8 +308,8 @@ class VirtualTimeLoop(ConnectingLoop):
                 raise
             except BaseException as error:  # noqa: BLE001  as asyncio's own handles do
                 self._callback_failed(handle, error)
-        # The traceback of what a task raised may keep this frame, and the task must be destroyed as soon as it is not referenced.
-        handle = None  # type: ignore[assignment]  # not used any more
+        # a traceback of what a task raised may keep this frame, and a task must be destroyed as soon as nothing else refers to it
+        handle = None  # type: ignore[assignment]
         if self._failures or self.steps > self.limits.steps:
             self._give_up()
 
@@ -323,13 +322,13 @@ class VirtualTimeLoop(ConnectingLoop):
         if self._failures:
             failures, self._failures = self._failures, []
             raise UnhandledErrors(failures) from failures[0][1]
-        raise StepLimitReached(f"{self.steps} callbacks ran within {self._now:.6f} s", self.pending_tasks())
+        raise StepLimitReached(f"{self.steps} callbacks ran within {self.now:.6f} s", self.pending_tasks())
 
     # -------------------------------------------------------------------------------------------------------- turns
 
     def _take_due(self) -> None:
         """Make ready what is due, but for what becomes late."""
-        timers, now = self._timers, self._now
+        timers, now = self._timers, self.now
         while timers and timers[0][0] <= now:
             timer = heapq.heappop(timers)[2]
             timer._scheduled = False  # noqa: SLF001
@@ -346,7 +345,7 @@ class VirtualTimeLoop(ConnectingLoop):
         """Something in a strand is due: it happens, or is late, and with it what comes after it in the strand."""
         strand, schedule = timer.strand, self.schedule
         if schedule is not None:
-            when = schedule.late_until(strand.name, self._now, timer.due, self._timers)
+            when = schedule.late_until(strand.name, self.now, timer.due, self._timers)
             if when is not None:
                 timer._scheduled = True  # noqa: SLF001
                 heapq.heappush(self._timers, (when, next(self._numbers), timer))
@@ -368,7 +367,7 @@ class VirtualTimeLoop(ConnectingLoop):
         if schedule is None or process.turn == self._iterations:
             return False
         process.turn = self._iterations
-        now = self._now
+        now = self.now
         when = schedule.late_until(process.host_name, now, now, self._timers, process)
         if when is None:
             return False
@@ -404,13 +403,14 @@ class VirtualTimeLoop(ConnectingLoop):
             timer._scheduled = False  # noqa: SLF001
             heapq.heappop(timers)
         if not timers:
-            raise Deadlock(f"nothing can happen any more at {self._now:.6f} s", self.pending_tasks())
+            raise Deadlock(f"nothing can happen any more at {self.now:.6f} s", self.pending_tasks())
         when = timers[0][0]
         if when > self.limits.seconds:
             raise TimeLimitReached(
                 f"nothing happens before {when:.6f} s, the limit is {self.limits.seconds} s", self.pending_tasks()
             )
-        self._now = max(self._now, when)
+        if when > self.now:  # noqa: PLR1730  max() is a call
+            self.now = when
         self._take_due()
 
     def _callback_failed(self, handle: OwnedHandle | OwnedTimer, error: BaseException) -> None:

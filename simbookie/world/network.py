@@ -353,8 +353,12 @@ class Network:
         if isinstance(action, Delay):
             counters.delayed += 1
             self.loop.call_later(latency + action.seconds, self._arrive, link, end, message, context=self.context)
-        else:
-            self._schedule(latency, self._arrive, link, end, message)
+        else:  # as _schedule(), whose call every message would cost
+            loop, fifo = self.loop, config.fifo
+            when = loop.now + latency
+            if fifo:
+                when = link.last_arrival = max(when, link.last_arrival)
+            loop.deliver_at(when, link.strand, self._arrive, link, end, message, context=self.context, is_ordered=fifo)
         for number in range(1, copies + 1):
             counters.duplicated += 1
             self.loop.call_later(
@@ -470,7 +474,7 @@ class Network:
         if link.blocked:
             return
         config = link.config or self.config
-        when = self.loop.time() + config.latency_s + config.jitter_s / 2
+        when = self.loop.now + config.latency_s + config.jitter_s / 2
         if config.fifo:
             when = link.last_arrival = max(when, link.last_arrival)
 

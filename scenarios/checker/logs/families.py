@@ -35,6 +35,10 @@ LOG_FAMILIES: Final[tuple[type[LogFamily], ...]] = (
 )
 
 
+#: Events that say which ledgers were made for a log.
+_OF_LEDGERS: Final = frozenset({Kind.LOG_LEDGER, Kind.LOG_APPEND, Kind.LOG_COMPACT})
+
+
 class _Log:
     """The families of one log, and the handlers of each kind of event."""
 
@@ -61,7 +65,7 @@ class LogsChecker:
         log = self._logs.get(name)
         if log is None:
             log = self._logs[name] = _Log(self._report)
-        if event.ledger >= 0 and event.kind in {Kind.LOG_LEDGER, Kind.LOG_APPEND, Kind.LOG_COMPACT}:
+        if event.ledger >= 0 and event.kind in _OF_LEDGERS:
             self.ledgers.setdefault(event.ledger, name)
         for handle in log.table.get(event.kind, ()):
             handle(event)
