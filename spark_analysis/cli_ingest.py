@@ -46,7 +46,7 @@ def ingest_histories(
     buckets: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Parts of a new data set, each judged by one task. Default: one for 8 MiB of histories."
+            min=1, help="Parts of a new data set, each judged by one task. Default: one for 32 MiB of histories."
         ),
     ] = None,
     master: Master = None,

@@ -32,7 +32,10 @@ __all__ = ["FIRST_JARS", "QUICK_BYTES", "first_jars", "open_session"]
 #: Up to about 5 million events.
 QUICK_BYTES: Final = 150 * 1024 * 1024
 
-_JAVA_OPTIONS: Final = ("-XX:+UseParallelGC",)
+#: Of all that runs tasks: Spark makes methods of a stage, and the JVM interprets those of more than 8000 bytes for ever unless it
+#: is told not to. Those of the questions that look at every copy of every entry are longer.
+_TASK_OPTIONS: Final = "-XX:-DontCompileHugeMethods"
+_JAVA_OPTIONS: Final = ("-XX:+UseParallelGC", _TASK_OPTIONS)
 _QUICK_COMPILATION: Final = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=256m")
 
 #: Spark brings some 280 jars, and each class is looked for in one after the other. Most are in these.
@@ -123,6 +126,7 @@ def _default_master() -> str | None:
 def _settings(master: str | None, scratch: Path, java_options: Sequence[str]) -> dict[str, str]:
     settings = {
         "spark.driver.extraJavaOptions": " ".join(java_options),
+        "spark.executor.extraJavaOptions": _TASK_OPTIONS,
         # Dozens of small hash tables and sorts at a time: each takes at least a page.
         "spark.buffer.pageSize": "1m",
         "spark.ui.enabled": "false",

@@ -179,7 +179,12 @@ def _event_file(target: Path) -> Iterator[pq.ParquetWriter]:
     partial = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
     try:
         with pq.ParquetWriter(
-            partial, _ARROW_SCHEMA, compression="zstd", use_dictionary=_REPEATING, store_schema=False
+            partial,
+            _ARROW_SCHEMA,
+            compression="zstd",
+            use_dictionary=_REPEATING,
+            store_schema=False,
+            write_page_index=True,  # rows are ordered by kind, so who asks for one passes over the pages of others
         ) as writer:
             yield writer
         partial.replace(target)

@@ -44,12 +44,17 @@ class Facts:
     """The events of some histories, and what they tell of entries and ledgers; each relation is derived when first asked for.
 
     ``keep`` is applied to each relation that more than one invariant starts from, so that a job with several invariants
-    can have it computed once. Several threads may ask. The events themselves are read once for each set of kinds that are kept
-    together (:mod:`spark_analysis.invariants.by_kind`).
+    can have it computed once; ``keep_events``, if given, to the events themselves. Several threads may ask. The events are read
+    once for each set of kinds that are kept together (:mod:`spark_analysis.invariants.by_kind`).
     """
 
-    def __init__(self, events: DataFrame, keep: Callable[[DataFrame], DataFrame] = lambda relation: relation) -> None:
-        self._by_kind = EventsByKind(events, keep)
+    def __init__(
+        self,
+        events: DataFrame,
+        keep: Callable[[DataFrame], DataFrame] = lambda relation: relation,
+        keep_events: Callable[[DataFrame], DataFrame] | None = None,
+    ) -> None:
+        self._by_kind = EventsByKind(events, keep_events or keep)
         self._keep = keep
 
     def of(self, *kinds: Kind) -> DataFrame:

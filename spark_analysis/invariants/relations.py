@@ -145,6 +145,8 @@ def entries(events: DataFrame, ledgers: DataFrame) -> DataFrame:
       made durable; ``lost_first`` and ``lost_seq``, when it was first and last lost; ``answer_seq`` and ``heard_seq``, when a
       client first learned that an ordinary add, and that any add of it succeeded; ``content_min`` to ``length_max`` of all
       that was stored. What clients sent is there as the copy of the bookie null, ``stored_seq`` being when it was first sent.
+    * ``content_least`` to ``length_most`` of all copies whose content is known, and ``is_twofold``, whether a bookie among them
+      stored two.
     """
     seq, content, code = sf.col("seq"), sf.col("content"), sf.col("code")
     is_good_read = is_kind(Kind.READ_RESULT) & (code == OK)
@@ -187,8 +189,18 @@ def entries(events: DataFrame, ledgers: DataFrame) -> DataFrame:
     per_copy = events.groupBy(*ENTRY_KEY, holder.alias("bookie")).agg(
         *(column.alias(name) for name, column in (of_the_copy | of_the_entry).items())
     )
+    is_known = sf.col("content_min").isNotNull()
+    is_twofold = (sf.col("content_min") != sf.col("content_max")) | (sf.col("length_min") != sf.col("length_max"))
+    of_all_copies = {
+        "content_least": sf.min("content_min"),
+        "content_most": sf.max("content_max"),
+        "length_least": sf.min(sf.when(is_known, sf.col("length_min"))),
+        "length_most": sf.max(sf.when(is_known, sf.col("length_max"))),
+        "is_twofold": sf.max(is_known & sf.col("bookie").isNotNull() & is_twofold),
+    }
     by_entry = per_copy.groupBy(*ENTRY_KEY).agg(
         *(sf.max(name).alias(name) for name in of_the_entry),
+        *(column.alias(name) for name, column in of_all_copies.items()),
         sf.collect_list(sf.struct("bookie", *of_the_copy)).alias("copies"),
     )
     heard = sf.filter("copies", lambda copy: copy["bookie"].isNotNull() & copy["heard_seq"].isNotNull())
@@ -203,6 +215,7 @@ def entries(events: DataFrame, ledgers: DataFrame) -> DataFrame:
         .select(
             *ENTRY_KEY,
             *of_the_entry,
+            *of_all_copies,
             sf.lag("entry").over(upwards).alias("entry_below"),
             sf.lead("entry").over(upwards).alias("entry_above"),
             sf.lag("ack_seq").over(upwards).alias("ack_below"),

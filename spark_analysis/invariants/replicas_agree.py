@@ -7,9 +7,10 @@ header may differ: a recovery rewrites an entry with its own. A bookie that stor
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from spark_analysis.invariants.base import Invariant
@@ -21,58 +22,51 @@ __all__ = ["REPLICAS_AGREE"]
 
 
 def _observe(facts: Facts) -> DataFrame:
-    written = sf.filter("copies", lambda copy: copy["content_min"].isNotNull())
-    contents = facts.entries.select(
-        "history",
-        "ledger",
-        "entry",
-        written.alias("written"),
-        sf.array_min(sf.transform(written, lambda copy: copy["content_min"])).alias("least"),
-        sf.array_max(sf.transform(written, lambda copy: copy["content_max"])).alias("greatest"),
-    )
-    with_other = sf.filter("written", lambda copy: copy["content_max"] == sf.col("greatest"))
-    with_least = sf.filter("written", lambda copy: copy["content_min"] == sf.col("least"))
-    least_seq = sf.array_min(sf.transform(with_least, lambda copy: copy["stored_seq"]))
-    other_seq = sf.array_min(sf.transform(with_other, lambda copy: copy["stored_seq"]))
+    least, greatest = sf.col("content_least"), sf.col("content_most")
+    shortest, longest = sf.col("length_least"), sf.col("length_most")
+
+    def first(is_meant: Callable[[Column], Column]) -> Column:
+        """When the first of those copies was sent or stored. Only looked at where something is wrong."""
+        meant = sf.filter("copies", lambda copy: copy["content_min"].isNotNull() & is_meant(copy))
+        return sf.array_min(sf.transform(meant, lambda copy: copy["stored_seq"]))
+
+    least_seq = first(lambda copy: copy["content_min"] == least)
+    other_seq = first(lambda copy: copy["content_max"] == greatest)
     finding = tell(
         "D9",
-        sf.col("least") != sf.col("greatest"),
+        least != greatest,
         sf.greatest(least_seq, other_seq),
         [least_seq, other_seq],
         "entry %d was sent or stored with content %d (see event %d) and with content %d (see event %d)",
         sf.col("entry"),
-        sf.col("least"),
+        least,
         least_seq,
-        sf.col("greatest"),
+        greatest,
         other_seq,
     )
-    lengths = contents.withColumn(
-        "shortest", sf.array_min(sf.transform("written", lambda copy: copy["length_min"]))
-    ).withColumn("longest", sf.array_max(sf.transform("written", lambda copy: copy["length_max"])))
-    with_longest = sf.filter("written", lambda copy: copy["length_max"] == sf.col("longest"))
-    longest_seq = sf.array_min(sf.transform(with_longest, lambda copy: copy["stored_seq"]))
+    longest_seq = first(lambda copy: copy["length_max"] == longest)
     other_length = tell(
         "D9",
-        sf.col("shortest") != sf.col("longest"),
+        shortest != longest,
         longest_seq,
         [longest_seq],
         "entry %d was sent or stored with length %d and with length %d (see event %d)",
         sf.col("entry"),
-        sf.col("shortest"),
-        sf.col("longest"),
+        shortest,
+        longest,
         longest_seq,
     )
-    is_again = sf.filter(
-        "written",
+    twofold = sf.filter(
+        "copies",
         lambda copy: (
-            copy["bookie"].isNotNull()
+            (copy["bookie"].isNotNull() & copy["content_min"].isNotNull())
             & ((copy["content_min"] != copy["content_max"]) | (copy["length_min"] != copy["length_max"]))
         ),
     )
-    again = sf.get(is_again, sf.lit(0))
+    again = sf.get(twofold, sf.lit(0))
     stored_otherwise = tell(
         "D14",
-        again.isNotNull(),
+        sf.col("is_twofold"),
         again["seen_seq"],
         [again["stored_seq"], again["seen_seq"]],
         "%s stored entry %d (event %d), and again with another content or length (by event %d)",
@@ -81,7 +75,7 @@ def _observe(facts: Facts) -> DataFrame:
         again["stored_seq"],
         again["seen_seq"],
     )
-    return observed(lengths, finding, other_length, stored_otherwise)
+    return observed(facts.entries, finding, other_length, stored_otherwise)
 
 
 REPLICAS_AGREE: Final = Invariant(

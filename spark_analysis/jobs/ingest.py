@@ -40,8 +40,8 @@ from spark_analysis.source import HistoryFile, plan_partitions
 
 __all__ = ["BUCKET_BYTES", "Ingested", "SetAside", "ingest"]
 
-#: A new data set has a bucket for so many bytes of the histories that it begins with; some 200,000 events.
-BUCKET_BYTES: Final = 8 * 1024 * 1024
+#: A new data set has a bucket for so many bytes of the histories that it begins with; some 800,000 events.
+BUCKET_BYTES: Final = 32 * 1024 * 1024
 
 #: How a problem that a reader of histories names begins, and what it comes to. Any other is damage.
 _REASONS: Final = {

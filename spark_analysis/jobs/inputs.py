@@ -34,8 +34,9 @@ from spark_analysis.source import HistoryFile, list_files, read_histories
 
 __all__ = ["Histories", "JudgedHistory", "Unjudged", "histories_of", "judge_files", "judge_stored"]
 
-#: About how much of the files one partition holds; some 200,000 events.
-PARTITION_BYTES: Final = 8 * 1024 * 1024
+#: About how much of the files one partition holds; some 800,000 events. Before a task sees a row, it has made hash tables,
+#: projections and their code for a hundred questions, which takes as long as to judge some 50,000 events.
+PARTITION_BYTES: Final = 32 * 1024 * 1024
 
 #: How much less a data set takes than the files that it was made of.
 _COMPRESSION: Final = 6

@@ -31,7 +31,7 @@ from spark_analysis.jobs.planning import planned_for_kept_partitions, without_ca
 from spark_analysis.schema import FINDING_SCHEMA, HISTORY_COLUMNS
 from spark_analysis.source import event_rows, file_rows
 
-__all__ = ["PART_BYTES", "Judged", "judged_histories", "occurring_kinds", "parts_of"]
+__all__ = ["PART_BYTES", "Judged", "judged_histories", "names_of", "numbered", "occurring_kinds", "parts_of"]
 
 #: About how much of the files is judged at a time, or a partition for each core; some 2.5 million events.
 PART_BYTES: Final = 96 * 1024 * 1024
@@ -106,6 +106,28 @@ def _files(table: DataFrame) -> DataFrame:
     return join_small(files, ledgers, on=("history",), how="left")
 
 
+def numbered(rows: DataFrame) -> DataFrame:
+    """``rows``, their history no name but a number: it is part of every key, and a number is compared in one step."""
+    return rows.withColumn("history", sf.xxhash64("history"))
+
+
+def names_of(table: DataFrame, keep: Callable[..., DataFrame]) -> DataFrame:
+    """By ``number``, the ``name`` of each history in ``table``. Two of one partition that have the same fail the job."""
+    files = file_rows(table).select(sf.xxhash64("history").alias("number"), sf.col("history").alias("name"))
+    only = sf.when(sf.count(sf.lit(1)) == 1, sf.min("name"))
+    refused = sf.format_string("two histories have the number of %s; judge it in a folder of its own", sf.min("name"))
+    by_number = keep(files, placed_by="number").groupBy("number")
+    return by_number.agg(sf.coalesce(only, sf.raise_error(refused)).alias("name"))
+
+
+def _named(findings: DataFrame, names: DataFrame) -> DataFrame:
+    """``findings``, told of histories by name."""
+    by_number = findings.withColumnRenamed("history", "number")
+    return join_small(by_number, names, on=("number",), how="inner").select(
+        *(sf.col("name").alias("history") if column == "history" else column for column in FINDING_SCHEMA.names)
+    )
+
+
 def _histories_of(results: Sequence[DataFrame]) -> DataFrame:
     """The histories of all rows of ``results``, which are partitioned alike."""
     return reduce(DataFrame.union, [result.select("history") for result in results])
@@ -129,11 +151,12 @@ def _findings(
 
     With ``read_ahead`` the table is read to see which kinds occur, and none is asked in which no kind of its premise does.
     """
-    facts = Facts(event_rows(table), meanwhile.keep)
+    facts = Facts(numbered(event_rows(table)), meanwhile.keep, lambda rows: meanwhile.keep(rows, placed_by="history"))
+    known = names_of(table, results.keep)
 
     def plan(part: Sequence[Invariant]) -> DataFrame:
         with without_call_sites(spark):
-            return results.keep(judge(facts, part))
+            return results.keep(_named(judge(facts, part), known), placed_by="history")
 
     def kinds() -> frozenset[str]:
         with without_call_sites(spark):

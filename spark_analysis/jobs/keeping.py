@@ -14,23 +14,44 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-__all__ = ["Kept", "compute_in_parts", "keep", "kept_partitions", "moved_once"]
+__all__ = ["Kept", "compute_in_parts", "keep", "kept_partitions", "moved_once", "part_size"]
 
 #: Rows and not columns: everything here is read a few times, which does not repay building columns. What does not fit into memory
 #: goes to disk.
 _LEVEL: Final = StorageLevel.MEMORY_AND_DISK_DESER
 
 
-def keep(relation: DataFrame) -> DataFrame:
+def keep(relation: DataFrame, placed_by: str | None = None) -> DataFrame:
     """``relation``, each partition of it computed at its first use and kept for as long as somebody refers to it.
 
     What is planned from it begins here, as from Spark's local checkpoint, which it is but for one thing: after the first job
     the checkpoint would have all partitions computed, and forget how. So what marks it as one is taken away; it is kept.
+
+    ``placed_by`` is a column with the property that rows which are equal in it are in one partition, and in the same one for all
+    relations that are kept so. Spark knows it of columns that it placed rows by, and not of what is derived from them.
     """
     kept = relation.localCheckpoint(eager=False, storageLevel=_LEVEL)
     jvm: Any = relation.sparkSession._jvm  # noqa: SLF001  there is no public way
     getattr(_rows_of(kept), "checkpointData_$eq")(jvm.scala.Option.empty())
-    return kept
+    return kept if placed_by is None else _placed(kept, placed_by)
+
+
+def _placed(kept: DataFrame, column: str) -> DataFrame:
+    """``kept``, planned as if Spark had placed its rows by ``column``."""
+    spark = kept.sparkSession
+    jvm: Any = spark._jvm  # noqa: SLF001  there is no public way
+    plan = _plan_of(kept)
+    attribute = plan.output().apply(kept.columns.index(column))
+    placed = jvm.org.apache.spark.sql.catalyst.plans.physical.HashPartitioning(
+        jvm.PythonUtils.toSeq([attribute]), plan.rdd().getNumPartitions()
+    )
+    size = plan.productArity()
+    values = spark.sparkContext._gateway.new_array(jvm.java.lang.Object, size)  # type: ignore[union-attr]  # noqa: SLF001
+    for place in range(size):
+        is_placement = plan.productElementName(place) == "outputPartitioning"
+        values[place] = placed if is_placement else plan.productElement(place)
+    copied = jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, plan.makeCopy(values))  # noqa: SLF001
+    return DataFrame(copied, spark)
 
 
 def moved_once(relation: DataFrame) -> DataFrame:
@@ -51,9 +72,9 @@ class Kept:
         self._level = spark.sparkContext._getJavaStorageLevel(_LEVEL)  # noqa: SLF001
         self._relations: list[DataFrame] = []
 
-    def keep(self, relation: DataFrame) -> DataFrame:
-        """``relation``, kept until it is given up."""
-        kept = keep(relation)
+    def keep(self, relation: DataFrame, placed_by: str | None = None) -> DataFrame:
+        """``relation``, kept until it is given up, as :func:`keep` does."""
+        kept = keep(relation, placed_by)
         self._relations.append(kept)
         return kept
 
@@ -82,7 +103,12 @@ def kept_partitions(spark: SparkSession) -> dict[int, int]:
 
 def _rows_of(kept: DataFrame) -> Any:
     """The RDD that keeps a relation."""
-    return kept._jdf.queryExecution().analyzed().rdd()  # noqa: SLF001  there is no public way
+    return _plan_of(kept).rdd()
+
+
+def _plan_of(kept: DataFrame) -> Any:
+    """The node of a plan that a kept relation is."""
+    return kept._jdf.queryExecution().analyzed()  # noqa: SLF001  there is no public way
 
 
 def compute_in_parts(
@@ -90,15 +116,22 @@ def compute_in_parts(
 ) -> None:
     """Have ``results``, which are kept themselves, computed some partitions at a time; forget what is ``kept`` after each part.
 
-    ``results`` have a column ``history``. ``progress`` is told before each part how many are done, and how many there are.
+    ``results`` have a column ``history``. There are about so many ``parts``, more if a core would be left without work at the end
+    of each. ``progress`` is told before each part how many are done, and how many there are.
     """
     context = results.sparkSession.sparkContext
     none = results.filter(sf.col("history") == "").rdd  # asks for every row, and brings none here
     partitions = none.getNumPartitions()
-    size = -(-partitions // parts)
+    size = part_size(partitions, parts, context.defaultParallelism)
     firsts = range(0, partitions, size)
     for done, first in enumerate(firsts):
         if progress is not None:
             progress(done, len(firsts))
         context.runJob(none, iter, list(range(first, min(first + size, partitions))))
         kept.forget()
+
+
+def part_size(partitions: int, parts: int, cores: int) -> int:
+    """How many partitions are a part, so that there are ``parts`` or more: as many for each core, if there are enough."""
+    size = -(-partitions // parts)
+    return size if size <= cores else size // cores * cores

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from scenarios.model import RunResult
 from simbookie.java import JavaRuntime
-from spark_analysis.invariants import Invariant, judge
-from spark_analysis.invariants.facts import Facts
 from spark_analysis.jobs import judging, planning
 from spark_analysis.jobs.verify import Verdict, WitnessedViolation, verify
 from spark_analysis.session import open_session
+from tests.spark_analysis.plan_text import noting
 from tests.spark_analysis.plants import HONEST, NEAR_MISSES, PLANTS, honest_life
 from tests.spark_analysis.recorded import bystander, record, record_runs
 
@@ -40,8 +39,8 @@ def runs(histories: Path) -> dict[str, RunResult]:
 
 
 @pytest.fixture(scope="session")
-def planned() -> list[DataFrame]:
-    """What the invariants of ``verdict`` make of its events, as it was planned; there once ``verdict`` is."""
+def planned() -> list[str]:
+    """How events were kept apart for ``verdict`` and judged, as it was planned; there once ``verdict`` is."""
     return []
 
 
@@ -57,15 +56,10 @@ def whole_corpus(histories: Path, runs: dict[str, RunResult]) -> Path:
 
 
 @pytest.fixture(scope="session")
-def verdict(spark: SparkSession, whole_corpus: Path, planned: list[DataFrame]) -> Verdict:
+def verdict(spark: SparkSession, whole_corpus: Path, planned: list[str]) -> Verdict:
     """Spark's verdict on the whole corpus, by all invariants: a minute of CPU, so no deep test asks for it."""
-
-    def judge_and_keep(facts: Facts, invariants: Sequence[Invariant]) -> DataFrame:
-        planned.append(judge(facts, invariants))
-        return planned[-1]
-
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(judging, "judge", judge_and_keep)
+        patched.setattr(judging, "Kept", noting(planned))
         # Half of the corpus are headers; to compile hundreds of questions for what they hold takes longer than to interpret them.
         patched.setattr(planning, "INTERPRETED_BYTES", 1 << 30)
         return verify(spark, whole_corpus)

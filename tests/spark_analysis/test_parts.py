@@ -8,7 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pyspark.errors import SparkRuntimeException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
 
 from spark_analysis.invariants import Invariant, judge, select
 from spark_analysis.invariants.facts import Facts
@@ -16,8 +18,10 @@ from spark_analysis.jobs import inputs, judging
 from spark_analysis.jobs.compare import compare
 from spark_analysis.jobs.ingest import ingest
 from spark_analysis.jobs.inputs import histories_of
-from spark_analysis.jobs.keeping import Kept, kept_partitions
+from spark_analysis.jobs.keeping import Kept, keep, kept_partitions, part_size
+from spark_analysis.jobs.planning import planned_for_kept_partitions
 from spark_analysis.jobs.verify import verify
+from tests.spark_analysis.plan_text import plan_text
 from tests.spark_analysis.recorded import bystander, record, truncated, truncating, unfinished
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -84,11 +88,12 @@ def test_a_verdict_in_parts_is_the_verdict_on_all(
     in_parts = verify(spark, source, invariants=TRUNCATION, max_witnesses=3, progress=tell)
     assert replace(in_parts, seconds=0) == replace(whole, seconds=0)
     assert asked == ["NoLacTruncation"] * 2, "once for each verdict, not for each part"
-    assert told == [(0, 2), (1, 2)]
-    nothing, after_one = kept
-    assert not nothing
-    assert set(after_one.values()) == {3}, "findings of the first part's partitions"
-    assert 2 <= len(after_one) <= 3, "findings and files, and perhaps what a broadcast under way has computed again"
+    assert told == [(0, 3), (1, 3), (2, 3)], "two partitions each, for a third would leave a core without work"
+    assert not kept[0]
+    for done, after in enumerate(kept[1:], 1):
+        so_far = [partitions for partitions in after.values() if partitions == 2 * done]
+        assert len(so_far) >= 3, "findings, files and names"
+        assert len(after) <= 4, "and perhaps what a broadcast under way has computed again"
     assert not Counter(kept_partitions(spark)) - before, "other tests may have given up more"
 
 
@@ -110,7 +115,8 @@ def test_a_comparison_in_parts_is_that_of_all(
     spark: SparkSession, folder: Path, asked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of witnesses that disagree: one does not know of durable entries any more."""
-    blind = replace(TRUNCATION[0], observe=lambda facts: TRUNCATION[0].observe(facts).filter("history != 'e.bkh'"))
+    is_seen = sf.col("history") != sf.xxhash64(sf.lit("e.bkh"))
+    blind = replace(TRUNCATION[0], observe=lambda facts: TRUNCATION[0].observe(facts).filter(is_seen))
     whole = compare(spark, folder, invariants=[blind], max_shown=1)
     monkeypatch.setattr(judging, "PART_BYTES", 1)
     monkeypatch.setattr(inputs, "PARTITION_BYTES", -(-histories_of(folder).size // 4))
@@ -119,6 +125,14 @@ def test_a_comparison_in_parts_is_that_of_all(
     assert replace(parts, seconds=0) == replace(whole, seconds=0)
     assert (whole.histories, whole.rejected_files, whole.accusations, whole.agreed) == (6, 1, 5, 4)
     assert [(one.history, one.ledger) for one in whole.disagreements] == [("e.bkh", 1)]
+
+
+@pytest.mark.parametrize(
+    ("partitions", "parts", "cores", "size"),
+    [(14, 5, 2, 2), (5, 2, 2, 2), (10, 10, 2, 1), (100, 3, 4, 32), (8, 2, 4, 4)],
+)
+def test_a_part_has_as_many_partitions_for_each_core(partitions: int, parts: int, cores: int, size: int) -> None:
+    assert part_size(partitions, parts, cores) == size
 
 
 # What is kept --------------------------------------------------------------------------------------------------------
@@ -149,3 +163,26 @@ def test_what_is_kept_is_computed_once_and_again_when_it_is_lost(spark: SparkSes
     for _ in range(2):
         assert relation.count() == 40
     assert computed.value == 16
+
+
+def test_what_is_kept_is_placed_as_keep_is_told(spark: SparkSession) -> None:
+    """Rows of one name are in one partition, so those of one number that is made of it are; Spark does not know that."""
+    with planned_for_kept_partitions(spark, input_bytes=0):
+        names = spark.range(1000).select((sf.col("id") % 50).cast("string").alias("name")).repartition(3, "name")
+        numbers = names.select(sf.xxhash64("name").alias("number"))
+        counted = [kept.groupBy("number").count() for kept in (keep(numbers), keep(numbers, placed_by="number"))]
+        assert ["Exchange" in plan_text(counts) for counts in counted] == [True, False]
+        moved, left = (sorted(map(tuple, counts.collect())) for counts in counted)
+    assert left == moved
+    assert [count for _, count in left] == [20] * 50
+
+
+def test_histories_of_one_number_are_not_taken_for_each_other(spark: SparkSession) -> None:
+    """There is none in a hundred million million; here, one is there twice."""
+    with planned_for_kept_partitions(spark, input_bytes=0):
+        table = spark.createDataFrame([("a", None), ("b", None), ("a", None)], "history string, kind string")
+        placed = table.repartition(2, "history")
+        names = judging.names_of(placed, keep)
+        assert [row["name"] for row in names.filter(sf.col("number") == sf.xxhash64(sf.lit("b"))).collect()] == ["b"]
+        with pytest.raises(SparkRuntimeException, match="two histories have the number of a"):
+            names.collect()

@@ -68,6 +68,13 @@ def test_there_is_one_session_whatever_is_asked_for(spark: SparkSession) -> None
 
 
 @pytest.mark.spark
+def test_long_methods_are_compiled(spark: SparkSession) -> None:
+    """By whatever JVM runs tasks: on one machine that of the driver, on a cluster those of executors."""
+    for which in ("driver", "executor"):
+        assert "-XX:-DontCompileHugeMethods" in (spark.conf.get(f"spark.{which}.extraJavaOptions") or "").split()
+
+
+@pytest.mark.spark
 def test_the_jars_that_most_classes_are_in_come_first(spark: SparkSession) -> None:
     first = first_jars()
     assert len(first) == len(FIRST_JARS), "each is one that there is"
