@@ -8,7 +8,7 @@ each client have their own random streams from the same seed, so an additional d
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from contextvars import Context
@@ -46,6 +46,7 @@ from simbookie.storage.memory import MemoryStorage, RecordLog
 from simbookie.storage.steps import CrashSchedule
 from simbookie.world.bookie_host import BookieHost
 from simbookie.world.calls import RequestMessage, ResponseMessage
+from simbookie.world.damage import alter_entries
 from simbookie.world.faults import Action, Fate, Interception
 from simbookie.world.files import storage_in_files
 from simbookie.world.frames import filter_frames
@@ -108,6 +109,8 @@ class Stage:
         self.crash_schedules: dict[str, CrashSchedule] = {}
         #: What says what is late, and has chosen so far; kept when it has ended.
         self.schedule: Schedule | None = None
+        #: Hosts whose clients may not change ensembles, by how many faults each.
+        self.without_changes: Counter[str] = Counter()
         self._interceptions: list[Interception[Any]] = []
         self._ensembles: dict[int, tuple[str, ...]] = {}
         self._acknowledged: dict[int, int] = {}
@@ -137,6 +140,8 @@ class Stage:
         transport = RecordingTransport(transport, recorder, host.name, host.incarnation)
         if self.wrap_transport is not None:
             transport = self.wrap_transport(transport)
+        disabling = config.writing.disable_ensemble_change_feature
+        options.setdefault("features", lambda name: name == disabling and self.without_changes[host.name] > 0)
         resources = AsyncExitStack()
         resources.push_async_callback(store.aclose)
         client = RecordedClient(
@@ -359,12 +364,11 @@ class Stage:
         """
         self.recorder.record_fault("alter", name, target=name, parameters=f"byte={byte}")
         storage = self.bookies[name].storage
-        assert isinstance(storage, MemoryStorage), "what the stage gave its bookies"
         if storage.ledger(ledger.created_id) is None:
             return
-        observer = BookieRecorder(self.recorder, name)
-        for entry_id in storage.entry_ids(ledger.created_id):
-            storage.alter(ledger.created_id, entry_id, byte)
+        observer, entries = BookieRecorder(self.recorder, name), storage.entry_ids(ledger.created_id)
+        alter_entries(storage, ledger.created_id, entries, byte)
+        for entry_id in entries:
             observer.entry_lost(ledger.created_id, entry_id, "altered")
 
     def hold(

@@ -76,7 +76,10 @@ class _OfCopies(OfLedger):
 
 @dataclass(frozen=True, slots=True)
 class Alter(_OfCopies):
-    """A bit flips in byte ``byte`` of each copy, counted round and round; the bookie does not notice."""
+    """A bit flips in byte ``byte`` of each copy, counted round and round; the bookie does not notice.
+
+    One that keeps files finds entries by the first 16 bytes, and notices there.
+    """
 
     verb: ClassVar[str] = "alter"
     budget: ClassVar[Budget] = Budget.COPIES
@@ -90,7 +93,7 @@ class Alter(_OfCopies):
 
 @dataclass(frozen=True, slots=True)
 class Lose(_OfCopies):
-    """The copies are gone; the bookie does not notice."""
+    """The copies are gone; the bookie does not notice. What its journal has comes back with a restart."""
 
     verb: ClassVar[str] = "lose"
     budget: ClassVar[Budget] = Budget.COPIES

@@ -49,6 +49,7 @@ class MetadataWay(Enum):
     FAIL = auto()
     STALE = auto()
     HOLD = auto()
+    HOLD_ANSWER = auto()
     DELAY = auto()
 
 

@@ -25,7 +25,17 @@ from scenarios.plan.bookie_faults import (
     Wipe,
 )
 from scenarios.plan.fault import ANY, Budget, Departure, Fault, MetadataWay, MetadataWhat, Traffic, Way
-from scenarios.plan.host_faults import ClockDrift, ClockJump, Crash, KillClient, Pause, Restart, Resume, Start
+from scenarios.plan.host_faults import (
+    ClockDrift,
+    ClockJump,
+    Crash,
+    DisableChanges,
+    KillClient,
+    Pause,
+    Restart,
+    Resume,
+    Start,
+)
 from scenarios.plan.metadata_faults import LateWatches, LoseSession, MetadataCalls, Omit, StoreDown
 from scenarios.plan.network_faults import (
     Clog,
@@ -59,6 +69,7 @@ __all__ = [
     "CutAfter",
     "DelayMessages",
     "Departure",
+    "DisableChanges",
     "DiskFull",
     "DiskSlow",
     "Drop",
@@ -118,7 +129,7 @@ FAULTS: Final[dict[str, type[Fault]]] = {
     for cls in (
         *(Cut, Clog, Partition, Reset, CutAfter, HalfOpen, SlowReader, LinkWeather),
         *(Drop, Hold, DelayMessages, DuplicateMessages),
-        *(Crash, Restart, Start, KillClient, Pause, Resume, ClockJump, ClockDrift),
+        *(Crash, Restart, Start, KillClient, Pause, Resume, ClockJump, ClockDrift, DisableChanges),
         *(ReadOnly, DiskSlow, DiskFull, Wipe, ForeignCookie, Alter, Lose, Limbo, Collect, Compact),
         *(MetadataCalls, Omit, LateWatches, StoreDown, LoseSession, EndFault, HealAll),
     )

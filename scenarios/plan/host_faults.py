@@ -1,4 +1,4 @@
-"""Faults of hosts: processes that die and sleep, and wall clocks that are wrong."""
+"""Faults of hosts: processes that die and sleep, wall clocks that are wrong, and what operators switch off."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from scenarios.plan.fault import Departure, OfHost
 from scenarios.plan.words import check_name
 from simbookie.storage.base import CrashMode
 
-__all__ = ["ClockDrift", "ClockJump", "Crash", "KillClient", "Pause", "Restart", "Resume", "Start"]
+__all__ = ["ClockDrift", "ClockJump", "Crash", "DisableChanges", "KillClient", "Pause", "Restart", "Resume", "Start"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,3 +111,11 @@ class ClockDrift(OfHost):
         OfHost.__post_init__(self)
         if not self.rate >= 0:
             raise PlanError(f"expected rate >= 0, found {self.rate}")
+
+
+@dataclass(frozen=True, slots=True)
+class DisableChanges(OfHost):
+    """The feature that keeps a client from changing ensembles is on. What failed is sent again until the fault ends."""
+
+    verb: ClassVar[str] = "disable-changes"
+    is_lasting: ClassVar[bool] = True

@@ -14,7 +14,7 @@ __all__ = ["LateWatches", "LoseSession", "MetadataCalls", "Omit", "StoreDown"]
 
 @dataclass(frozen=True, slots=True)
 class MetadataCalls(Fault):
-    """Calls of a client to the metadata service; held ones are made when the fault has ended."""
+    """Calls of a client to the metadata service; held ones are made, or answered, when the fault has ended."""
 
     verb: ClassVar[str] = "metadata"
     is_lasting: ClassVar[bool] = True

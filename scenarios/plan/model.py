@@ -14,7 +14,7 @@ from typing import Final
 
 from scenarios.plan.cluster import Cluster
 from scenarios.plan.errors import PlanError
-from scenarios.plan.faults import ANY, Alter, Compact, Crash, EndFault, Fault, ForeignCookie, Lose, Start
+from scenarios.plan.faults import ANY, Compact, Crash, EndFault, Fault, ForeignCookie, Start
 from scenarios.plan.log_operations import MakeLog
 from scenarios.plan.operations import Call, ClientOperation, CreateLedger, Decommission, Open, RecoverBookie, Until
 from scenarios.plan.schedule import ChosenSchedule, PlanSchedule
@@ -214,8 +214,6 @@ class Plan:
             raise PlanError(f"expected a cluster with store=... for {step.fault.verb}, found one in memory", step)
         if isinstance(step.fault, ForeignCookie) and not self.cluster.cookies:
             raise PlanError(f"expected a cluster with cookies for {step.fault.verb}, found one without", step)
-        if isinstance(step.fault, Alter | Lose) and self.cluster.store is not None:
-            raise PlanError(f"expected a cluster without store=... for {step.fault.verb}, found one with files", step)
 
     def _check_expectations(self) -> None:
         for name in self.meets:

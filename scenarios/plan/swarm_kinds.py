@@ -47,7 +47,7 @@ def _partition(swarm: Swarm) -> faults.Fault:
 
 def _alter(swarm: Swarm) -> faults.Fault | None:
     rng = swarm.rng
-    if not swarm.damaged or swarm.cluster.store is not None:
+    if not swarm.damaged:
         return None
     return faults.Alter(rng.choice(swarm.damaged), rng.choice(swarm.ledgers), byte=rng.randrange(64))
 
@@ -103,10 +103,14 @@ _CALLS_ABOUT_LEDGERS: Final = [
 ]
 
 
+#: A client whose answer is held gives its call up, as one whose answer is lost.
+_WAYS_OF_CALLS: Final = [way for way in faults.MetadataWay if way is not faults.MetadataWay.HOLD_ANSWER]
+
+
 def _metadata(swarm: Swarm) -> faults.Fault:
     rng = swarm.rng
     return faults.MetadataCalls(
-        way=rng.choice(list(faults.MetadataWay)),
+        way=rng.choice(_WAYS_OF_CALLS),
         what=rng.choice(_CALLS_ABOUT_LEDGERS),
         client=swarm.client(),
         limit=rng.randint(1, 3),

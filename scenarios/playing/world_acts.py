@@ -18,11 +18,12 @@ from scenarios.recording import BookieRecorder
 from scenarios.stage import Stage
 from scenarios.stage_cookies import StageCookies
 from simbookie.garbage import GarbageCollector
-from simbookie.storage.base import CrashMode
+from simbookie.storage.base import CrashMode, LedgerStorage
 from simbookie.storage.compaction.kinds import CompactionKind
 from simbookie.storage.journaled import JournaledStorage
 from simbookie.storage.memory import MemoryStorage
 from simbookie.world.bookie_host import BookieHost
+from simbookie.world.damage import alter_entries, lose_entries
 from simbookie.world.faults import Interception, Interrupt
 from simbookie.world.files import disk_of
 from simbookie.world.metadata_service import MetadataFault
@@ -72,6 +73,7 @@ class WorldActs(Acts):
             faults.LateWatches: lambda fault: self._world.metadata.delay_watches(fault.host, fault.by_s),
             faults.ClockJump: self._clock_jump,
             faults.ClockDrift: self._clock_drift,
+            faults.DisableChanges: self._disable_changes,
             faults.Alter: self._alter,
             faults.Lose: self._lose,
             faults.Collect: self._collect,
@@ -245,6 +247,15 @@ class WorldActs(Acts):
         clock.run_at(fault.rate)
         return lambda: clock.run_at(before)
 
+    def _disable_changes(self, fault: faults.DisableChanges) -> Undo:
+        disabled = self._stage.without_changes
+        disabled[fault.host] += 1
+
+        def enable() -> None:
+            disabled[fault.host] -= 1
+
+        return enable
+
     # Bookies -----------------------------------------------------------------------------------------------------
 
     def _read_only(self, fault: faults.ReadOnly) -> Undo:
@@ -285,25 +296,25 @@ class WorldActs(Acts):
         return lambda: host.bookie.set_limbo(ledger_id, in_limbo=False) if host.is_alive else None
 
     def _alter(self, fault: faults.Alter) -> None:
-        self._damage(fault, "altered", lambda storage, ledger, entry: storage.alter(ledger, entry, fault.byte))
+        self._damage(fault, "altered", partial(alter_entries, byte=fault.byte))
 
     def _lose(self, fault: faults.Lose) -> None:
-        self._damage(fault, "lost", lambda storage, ledger, entry: storage.lose(ledger, entry))
+        self._damage(fault, "lost", lose_entries)
 
     def _damage(
-        self, fault: faults.Alter | faults.Lose, detail: str, damage: Callable[[MemoryStorage, int, int], None]
+        self, fault: faults.Alter | faults.Lose, detail: str, damage: Callable[[LedgerStorage, int, list[int]], None]
     ) -> None:
         """Damage copies of entries; checkers count each as lost."""
         ledger_id, host = self._ledgers.ids.get(fault.ledger), self._stage.bookies[fault.host]
         if ledger_id is None or not host.is_alive:
             return
-        storage, observer = _memory(host), BookieRecorder(self._stage.recorder, fault.host)
+        storage, observer = host.storage, BookieRecorder(self._stage.recorder, fault.host)
         if storage.ledger(ledger_id) is None:
             return
-        for entry_id in storage.entry_ids(ledger_id):
-            if not fault.entries or entry_id in fault.entries:
-                damage(storage, ledger_id, entry_id)
-                observer.entry_lost(ledger_id, entry_id, detail)
+        entries = [entry for entry in storage.entry_ids(ledger_id) if not fault.entries or entry in fault.entries]
+        damage(storage, ledger_id, entries)
+        for entry_id in entries:
+            observer.entry_lost(ledger_id, entry_id, detail)
 
     def _collect(self, fault: faults.Collect) -> None:
         host = self._stage.bookies[fault.host]
@@ -354,9 +365,3 @@ def _restart(bookie: BookieHost) -> None:
     """Start a bookie again, unless it lives."""
     if not bookie.is_alive:
         bookie.restart()
-
-
-def _memory(host: BookieHost) -> MemoryStorage:
-    storage = host.storage
-    assert isinstance(storage, MemoryStorage), "what the stage gave its bookies"
-    return storage

@@ -45,6 +45,7 @@ _CANNOT: Final[dict[type[faults.Fault], str]] = {
     faults.LateWatches: _CALLS,
     faults.ClockJump: _CLOCK,
     faults.ClockDrift: _CLOCK,
+    faults.DisableChanges: "a client process asks nobody outside for its features",
 }
 
 

@@ -132,3 +132,9 @@ def limbo(at: Occasion) -> bool:
 def garbage_collected(_: Occasion) -> bool:
     """A bookie dropped everything of a ledger."""
     return True
+
+
+@FAMILY.on(Kind.BK_GC)
+def collected_in_recovery(at: Occasion) -> bool:
+    """A bookie dropped everything of a ledger while a client recovered it."""
+    return bool(at.ledger.recovering)

@@ -411,6 +411,13 @@ class SimulatedMetadataStore:
         self._answer_later(sent, result, error)
 
     def _answer_later(self, sent: _Call[Any], result: Any, error: Exception | None) -> None:
+        holder = self._service.holder_of_answer(sent.call)
+        if holder is not None:
+            holder.hold(lambda: self._answer_on(sent, result, error))
+        else:
+            self._answer_on(sent, result, error)
+
+    def _answer_on(self, sent: _Call[Any], result: Any, error: Exception | None) -> None:
         self._last_answer = max(self._loop.time() + sent.answer_latency_s, self._last_answer)
         self._loop.deliver_at(
             self._last_answer, self._answers, self._answer, sent, result, error, context=self._context

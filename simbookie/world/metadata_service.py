@@ -82,6 +82,8 @@ class MetadataFault(Enum):
     STALE = auto()
     #: The call waits until :meth:`~simbookie.world.faults.Interception.release`.
     HOLD = auto()
+    #: The call is carried out, and its answer waits until then; whatever else was done to the call.
+    HOLD_ANSWER = auto()
 
 
 MetadataAction = MetadataFault | Delay
@@ -124,6 +126,7 @@ class SimulatedMetadataService:
         self._seed = seed
         self._sessions_opened = 0
         self._interceptions: Interceptions[MetadataAction] = Interceptions()
+        self._of_answers: Interceptions[MetadataAction] = Interceptions()
         self._waiters: list[Callable[[], None]] = []
         self._clients: dict[str, list[_Session]] = {}
         #: By host, ledgers that listings leave out, and how often that was asked for.
@@ -139,7 +142,8 @@ class SimulatedMetadataService:
         self, match: MatchCall, action: MetadataAction, *, limit: int | None = None
     ) -> Interception[MetadataAction]:
         """Do ``action`` to the calls that ``match``, the first ``limit`` ones if there is a limit; the first made acts."""
-        return self._interceptions.add(match, action, limit)
+        of = self._of_answers if action is MetadataFault.HOLD_ANSWER else self._interceptions
+        return of.add(match, action, limit)
 
     def omit(self, host: str, ledger_id: int) -> Callable[[], None]:
         """Leave a ledger out of the listings that ``host`` gets; returns what ends that."""
@@ -222,6 +226,10 @@ class SimulatedMetadataService:
             elif luck < config.conflict_probability + config.unknown_probability:
                 action = MetadataFault.CALL_LOST
         return action, None
+
+    def holder_of_answer(self, call: MetadataCall) -> Interception[MetadataAction] | None:
+        """What keeps the answer to ``call`` back."""
+        return self._of_answers.meant_for(call)
 
     async def intrude(self, ledger_id: int) -> None:
         """Rewrite the metadata of a ledger, unchanged; nothing happens if somebody else is faster or it is gone."""

@@ -17,7 +17,6 @@ from scenarios.plan import Plan
 from scenarios.plan.cluster import Cluster
 from scenarios.plan.faults import (
     FAULTS,
-    Alter,
     Compact,
     Crash,
     Departure,
@@ -25,7 +24,6 @@ from scenarios.plan.faults import (
     Fault,
     ForeignCookie,
     KillClient,
-    Lose,
     MetadataCalls,
     MetadataWay,
     MetadataWhat,
@@ -165,15 +163,14 @@ operations: st.SearchStrategy[ClientOperation] = st.one_of(
     )
 )
 calls = st.builds(Call, operations, st.none() | durations, st.sampled_from(Wanted))
-#: What only bookies suffer that keep everything in memory, or files.
-OF_MEMORY: tuple[type[Fault], ...] = (Alter, Lose)
+#: What only bookies suffer that keep files.
 OF_FILES: tuple[type[Fault], ...] = (Compact,)
 OF_COOKIES: tuple[type[Fault], ...] = (ForeignCookie,)
 faults: st.SearchStrategy[Fault] = st.one_of(
     *(
         built(cls)
         for cls in FAULTS.values()
-        if cls not in {EndFault, MetadataCalls, Crash, KillClient, *OF_MEMORY, *OF_FILES, *OF_COOKIES}
+        if cls not in {EndFault, MetadataCalls, Crash, KillClient, *OF_FILES, *OF_COOKIES}
     ),
     st.builds(Crash, st.sampled_from(BOOKIES), st.sampled_from(CrashMode)),
     st.builds(KillClient, st.sampled_from(CLIENTS)),
@@ -193,7 +190,6 @@ faults: st.SearchStrategy[Fault] = st.one_of(
 )
 
 
-of_memory: st.SearchStrategy[Fault] = st.one_of(*map(built, OF_MEMORY))
 of_files: st.SearchStrategy[Fault] = st.one_of(
     *map(built, OF_FILES),
     st.builds(
@@ -204,7 +200,6 @@ of_files: st.SearchStrategy[Fault] = st.one_of(
         st.integers(1, 9),
     ),
 )
-faults_in_memory: st.SearchStrategy[Fault] = faults | of_memory
 faults_in_files: st.SearchStrategy[Fault] = faults | of_files
 
 
@@ -262,7 +257,7 @@ def plans(draw: Callable[..., Any]) -> Plan:
         *(Program(name, (*opened, *draw(st.lists(calls, max_size=6))), draw(prose)) for name in CLIENTS[1:]),
     )
     cluster = draw(clusters())
-    broken = faults_in_memory if cluster.store is None else faults_in_files
+    broken = faults if cluster.store is None else faults_in_files
     named = tuple(Step(draw(triggers), draw(broken), name) for name in STEPS)
     more = draw(
         st.lists(

@@ -430,6 +430,10 @@ CASES: dict[str, tuple[Telling, Telling | None]] = {
     "acknowledged-copy-lost": (lambda s: s.lose(1, "b0"), lambda s: (s.store(2, "b0"), s.lose(2, "b0"))),
     "limbo": (lambda s: in_limbo(s, "on"), lambda s: (s.close(1), in_limbo(s, "on"))),
     "garbage-collected": (lambda s: s.event(Kind.BK_GC, "b0"), None),
+    "collected-in-recovery": (
+        lambda s: (s.mark(), s.event(Kind.BK_GC, "b0")),
+        lambda s: (s.mark(), s.opened(code=TIMEOUT), s.event(Kind.BK_GC, "b0")),
+    ),
     # Metadata and the run
     "something-wrong": (lambda s: fault(s, "cut"), lambda s: (fault(s, "cut", phase="end"), s.answer(2, "b0"))),
     "recovery-of-stale-metadata": (

@@ -22,7 +22,7 @@ from simbookie.storage.kinds import StoreKind
 from tests.scenarios.played import play
 
 #: What swarms do not draw, because a plan has to be written for it.
-UNDRAWN_FAULTS = {"lose", "start", "restart", "resume", "heal"}
+UNDRAWN_FAULTS = {"disable-changes", "lose", "start", "restart", "resume", "heal"}
 UNDRAWN_OPERATIONS = {Decommission, RunAutoRecovery}
 UNDRAWN_LOG_OPERATIONS = {FlushLog, DropCursor, RecoverLogEnd}
 

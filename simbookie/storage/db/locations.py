@@ -72,6 +72,10 @@ class LocationIndex:
         for key, value in self.database.items(*keys_of(ledger_id)):
             yield parse_location(key, value)[1]
 
+    def remove(self, ledger_id: int, entry_id: int) -> None:
+        """Forget where an entry is; durable after the next sync of the database."""
+        self.database.delete(_KEY.pack(ledger_id, entry_id))
+
     def delete(self, ledger_id: int) -> None:
         """Forget a ledger."""
         self._deletions += 1

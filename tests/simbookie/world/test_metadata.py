@@ -168,6 +168,38 @@ def test_a_held_call_waits_for_its_release() -> None:
     Bench().play(story)
 
 
+@pytest.mark.parametrize("held", [False, True])
+def test_a_held_answer_waits_when_the_call_was_made_even_if_that_was_held_too(held: bool) -> None:
+    async def story(bench: Bench) -> None:
+        await bench.store.create_ledger(LEDGER)
+        call = bench.hit("write_ledger", MetadataFault.HOLD) if held else None
+        answer = bench.hit("write_ledger", MetadataFault.HOLD_ANSWER)
+        writing = asyncio.ensure_future(bench.store.write_ledger(MOVED, 0))
+        await asyncio.sleep(1)
+        if call is not None:
+            assert (call.held, answer.held, bench.truth.version) == (1, 0, 0)
+            call.release()
+            await asyncio.sleep(1)
+        assert (answer.held, bench.truth.version, writing.done()) == (1, 1, False)
+        assert (await bench.store.read_ledger(7)).version == 1, "other calls are answered"
+        answer.release()
+        assert (await writing).version == 1
+
+    Bench().play(story)
+
+
+def test_an_answer_that_is_held_for_too_long_is_a_lost_one() -> None:
+    async def story(bench: Bench) -> None:
+        await bench.store.create_ledger(LEDGER)
+        answer = bench.hit("write_ledger", MetadataFault.HOLD_ANSWER)
+        assert await outcome(bench.store.write_ledger(MOVED, 0)) is MetadataOutcomeUnknown
+        assert bench.truth.version == 1
+        answer.release()
+        await asyncio.sleep(1)
+
+    Bench().play(story)
+
+
 def test_predicates_see_whose_call_it_is_and_what_it_is_about() -> None:
     seen: list[MetadataCall] = []
 
