@@ -87,6 +87,10 @@ def _compared_with_the_lac(append_at: Function) -> Function:
     return mutated
 
 
+def _taken_up_to_the_lac(_original: Function) -> Function:
+    return lambda self, entry_id: entry_id <= self.adds.last_add_confirmed or entry_id in self.adds.pending
+
+
 def _completing_above_gaps(_original: Function) -> Function:
     def mutated(self: PendingAdds) -> list[NewEntry]:
         done = [add.entry for add in self.in_id_order() if add.has_quorum]
@@ -146,8 +150,9 @@ OPTION_MUTANTS: Final = (
     Mutant(
         name="lac-follows-acks-in-spite-of-deferred-sync",
         summary="with deferred sync the LAC rises with acknowledgements, before anything was forced",
-        clauses=("A1", "B4", "D6"),
+        clauses=("A1", "B4", "D6", "L1"),
         world="deferred-2-2-2",
+        in_runs=True,
         replaces=(Replacement(PendingAdds, "__init__", _without_deferred_sync),),
     ),
     Mutant(
@@ -160,15 +165,17 @@ OPTION_MUTANTS: Final = (
     Mutant(
         name="force-needs-ack-quorum-only",
         summary="a force succeeds although one bookie has not carried it out",
-        clauses=("A1", "A5", "B4"),
+        clauses=("A1", "A5", "B4", "L1"),
         world="deferred-2-2-2",
+        in_runs=True,
         replaces=(Replacement(ForceMachine, "start", _with_one_answer_less),),
     ),
     Mutant(
         name="force-covers-what-came-meanwhile",
         summary="a force confirms what was acknowledged when it ended, instead of when it began",
-        clauses=("B4", "D6", "D16"),
+        clauses=("B4", "D6", "D16", "L1"),
         world="deferred-2-2-2",
+        in_runs=True,
         replaces=(Replacement(AppendMachine, "on_forced", _covering_what_came_meanwhile),),
     ),
     Mutant(
@@ -189,8 +196,9 @@ OPTION_MUTANTS: Final = (
     Mutant(
         name="close-includes-what-was-not-forced",
         summary="with deferred sync the ledger is closed after entries that were never forced",
-        clauses=("A1", "B4"),
+        clauses=("A1", "B4", "L1"),
         world="deferred-2-2-2",
+        in_runs=True,
         replaces=(Replacement(AppendMachine, "close", _closing_at_the_sequence_head),),
     ),
     Mutant(
@@ -198,14 +206,19 @@ OPTION_MUTANTS: Final = (
         summary="an ensemble changes although entries on its bookies may not be durable",
         clauses=("C6", "C12"),
         world="deferred-2-2-2",
+        in_runs=True,
         replaces=(Replacement(AppendMachine, "_request_change", _as_if_sync_were_not_deferred),),
     ),
     Mutant(
         name="duplicates-below-sequence-head-accepted",
         summary="duplicates of acknowledged entries above the LAC are taken",
-        clauses=("A6", "G4"),
+        clauses=("A6", "D9", "D14", "G4", "L2"),
         world="given-and-deferred",
-        replaces=(Replacement(AppendMachine, "append_at", _compared_with_the_lac),),
+        in_runs=True,
+        replaces=(
+            Replacement(AppendMachine, "is_taken", _taken_up_to_the_lac),
+            Replacement(AppendMachine, "append_at", _compared_with_the_lac),
+        ),
     ),
     Mutant(
         name="acks-above-gaps",
@@ -220,6 +233,7 @@ OPTION_MUTANTS: Final = (
         summary="with delayed ensemble changes an entry that can get no quorum any more waits for ever",
         clauses=("L2",),
         world="delayed-3-3-2",
+        in_runs=True,
         replaces=(Replacement(PendingAdds, "is_stuck", _saying_no),),
     ),
     Mutant(
@@ -227,6 +241,7 @@ OPTION_MUTANTS: Final = (
         summary="the failure that breaks the quorum has one bookie replaced, and the others are forgotten",
         clauses=("L2",),
         world="delayed-3-3-2",
+        in_runs=True,
         replaces=(
             Replacement(PendingAdds, "failures_of", _telling_of_one),
             Replacement(PendingAdds, "switch", _forgetting_failures),
@@ -237,6 +252,7 @@ OPTION_MUTANTS: Final = (
         summary="what failed while ensemble changes were disabled is not sent again",
         clauses=("L2",),
         world="disabled-2-2-2",
+        in_runs=True,
         replaces=(Replacement(AppendMachine, "on_retry", _doing_nothing),),
     ),
     Mutant(
@@ -244,6 +260,7 @@ OPTION_MUTANTS: Final = (
         summary="of what failed while ensemble changes were disabled only the first entry is sent again",
         clauses=("L2",),
         world="disabled-2-2-2",
+        in_runs=True,
         replaces=(Replacement(AppendMachine, "_resend", _resending_the_first_only),),
     ),
     Mutant(
@@ -251,6 +268,7 @@ OPTION_MUTANTS: Final = (
         summary="entries are not sent again to failed bookies for which there was no other one",
         clauses=("L2",),
         world="delayed-3-3-3",
+        in_runs=True,
         replaces=(Replacement(PendingAdds, "switch", _switching_what_was_replaced_only),),
     ),
 )

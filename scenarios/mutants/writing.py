@@ -276,6 +276,7 @@ WRITING_MUTANTS: Final = (
         summary="two answers of one bookie count as those of two",
         clauses=("A2",),
         world="both-copies",
+        in_runs=True,
         past="M23",
         replaces=(Replacement(PendingAdds, "acknowledge", _counting_answers), _ONE_BY_ONE),
     ),

@@ -534,17 +534,17 @@ def test_a_mutant_that_is_not_caught_has_nothing_to_shrink(tmp_path: Path) -> No
 
 
 def test_a_defect_that_no_run_shows_is_looked_for_in_its_world() -> None:
-    options = ("--mutant", "answers-count-instead-of-bookies", "--mutant", MUTANT, "--seeds", 60, "--processes", 1)
+    options = ("--mutant", "fault-domains-ignored", "--mutant", MUTANT, "--seeds", 60, "--processes", 1)
     shown = as_json("mutants", *options)["mutants"]
-    assert [hunt["name"] for hunt in shown] == ["answers-count-instead-of-bookies", MUTANT]
+    assert [hunt["name"] for hunt in shown] == ["fault-domains-ignored", MUTANT]
     in_world, in_runs = shown
     assert (in_world["caught"], in_world["tier"], in_world["policy"]) == (True, "machines", "walks")
-    assert (in_world["scenario"], in_world["clause"]) == ("both-copies", "A2")
+    assert (in_world["scenario"], in_world["clause"]) == ("fault-domains", "A13")
     assert 1 <= in_world["seeds_to_find"] <= 60
     assert 1 <= in_world["shrunk_steps"] <= 10
     assert (in_runs["caught"], in_runs["tier"], in_runs["policy"]) == (True, "objects", None)
     refused = bk_chaos("mutants", *options, "--scenario", "happy-path")
-    assert (refused.exit_code, "no scenario shows answers-count" in refused.stderr) == (2, True)
+    assert (refused.exit_code, "no scenario shows fault-domains-ignored" in refused.stderr) == (2, True)
 
 
 # determinism -------------------------------------------------------------------------------------------------------

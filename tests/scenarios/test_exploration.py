@@ -207,6 +207,6 @@ def test_names_that_mean_nothing_here_are_refused(arguments: tuple[str, ...], to
 
 
 def test_runs_refuse_a_defect_that_only_machines_show() -> None:
-    result = CliRunner().invoke(app, ["run", "calm-writes", "--mutant", "answers-count-instead-of-bookies"])
+    result = CliRunner().invoke(app, ["run", "calm-writes", "--mutant", "fault-domains-ignored"])
     assert result.exit_code == 2
-    assert "bk-chaos explore --mutant answers-count-instead-of-bookies" in result.stderr
+    assert "bk-chaos explore --mutant fault-domains-ignored" in result.stderr

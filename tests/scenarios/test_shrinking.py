@@ -370,15 +370,16 @@ def test_the_command_refuses_in_one_sentence(arguments: tuple[str, ...], says: s
 
 def test_what_machines_show_of_a_defect_is_written_down_in_words(tmp_path: Path) -> None:
     folder = tmp_path / "defects"
-    arguments = ("mutants", "--mutant", "answers-count-instead-of-bookies", "--seeds", 1, "--processes", 1)
+    arguments = ("mutants", "--mutant", "fault-domains-ignored", "--seeds", 1, "--processes", 1)
     shown = bk_chaos(*arguments, "--shrink", folder)
     assert shown.exit_code == 0
-    title, *moves = (folder / "answers-count-instead-of-bookies.txt").read_text().splitlines()
-    assert title.endswith("in the world both-copies of bk-chaos explore: AckHasQuorum (A2)")
+    title, *moves = (folder / "fault-domains-ignored.txt").read_text().splitlines()
+    assert title.endswith("in the world fault-domains of bk-chaos explore: AckHasQuorum (A13)")
+    assert moves.pop() == "everything in flight arrives", "which is no move"
     assert f" {len(moves)} " in shown.output, "the table tells as many moves"
     assert "None" not in shown.output
-    (folder / "answers-count-instead-of-bookies.txt").unlink()
-    (folder / "answers-count-instead-of-bookies.txt").mkdir()
+    (folder / "fault-domains-ignored.txt").unlink()
+    (folder / "fault-domains-ignored.txt").mkdir()
     refused = bk_chaos(*arguments, "--shrink", folder)
     assert refused.exit_code == 2
     assert "cannot be written" in refused.output

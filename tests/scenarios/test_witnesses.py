@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +25,7 @@ from scenarios.machines.world import Configuration, MachineWorld
 from scenarios.machines.worlds import WORLDS
 from scenarios.mutants import MACHINE_MUTANTS, MUTANTS, RUN_MUTANTS, Mutant
 from tests.scenarios.test_mutants import WHERE
-from tests.tools.invariants_page import unexercised, witnesses
+from tests.tools.invariants_page import PAGE, unexercised, witnesses
 
 MACHINES = Path(scenarios.__file__).parent / "machines"
 SMALL = Configuration(2, 2, 2, bookies=3, entries=2, recoveries=2)
@@ -89,7 +90,20 @@ def test_what_runs_are_not_seen_to_break_worlds_are() -> None:
         "replaced-bookie-keeps-acknowledgements": {"B4"},
         "replaced-bookie-still-answers": {"B4"},
         "acks-out-of-order": {"L9", "L10"},
+        # lost copies of what was not forced are forgiven, and a closed ledger that cannot be read is not
+        "lac-follows-acks-in-spite-of-deferred-sync": {"A1", "B4", "D6"},
+        "force-needs-ack-quorum-only": {"A1", "A5", "B4"},
+        "force-covers-what-came-meanwhile": {"B4", "D6", "D16"},
+        "close-includes-what-was-not-forced": {"A1", "B4"},
+        "deferred-sync-allows-ensemble-changes": {"C12"},
+        "duplicates-below-sequence-head-accepted": {"A6", "G4"},
     }
+
+
+def test_the_page_argues_why_no_run_shows_the_defects_that_only_worlds_show() -> None:
+    part = PAGE.read_text(encoding="utf-8").partition("### Defects that only worlds show\n")[2]
+    argued = re.findall(r"^\| `(\S+)` \| .{80,} \|$", part, re.MULTILINE)
+    assert sorted(argued) == sorted(MUTANTS.keys() - RUN_MUTANTS.keys())
 
 
 def test_the_clauses_that_no_mutant_breaks_are_these() -> None:
