@@ -227,7 +227,7 @@ def _written(found: list[Exhausted], folder: Path, mutant: Mutant | None) -> dic
             continue
         clause, name = one.searched.found.broken.clause, one.name.replace(" ", "-")
         called = "-".join(part for part in (name, planted, clause.lower()) if part)
-        plan = plan_of_trace(called, one.searched.found.broken.witness, one.cluster, one.trace)
+        plan = plan_of_trace(called, one.searched.found.broken.witness, one.cluster, one.trace, clause)
         path = folder / f"{called}{SUFFIX}"
         try:
             folder.mkdir(parents=True, exist_ok=True)

@@ -1,9 +1,13 @@
 """A way to a violation in a small cluster as a plan: runs of the whole client take the same moves in the same order.
 
 Every message of the trace is held, the request and the answer each by itself, and let go by the event that is the move before it
-in the trace. So are calls to the metadata service; the answers to these come at once, so a trace that keeps one back while
-something else happens may not be taken. Behind the last move come first the answers that are left, and then all else. A client
-gives up on a request when that has had no answer for a second, and then on all others that it sent with it.
+in the trace. So are calls to the metadata service, and the answers to these where something else happens before they are heard.
+Behind the last move come first the answers that are left, and then all else.
+
+A client gives up on a request when that has had no answer for a second. So it would give up at the same time on all that it
+sent with it. Where a trace has the answer to another add come later, the bookie is read-only for a moment, and refuses the one
+alone. Reads and adds have timeouts of their own, and are patient unless the trace gives up on one. Machines know no connections,
+so what is counted does not depend on their age.
 
 The bookies of a plan's first ensemble are drawn by the run's seed. ``replayed`` looks for one that draws them as they are in the
 trace and breaks the same clause.
@@ -12,12 +16,14 @@ trace and breaks the same clause.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from scenarios.exhaustive.automata import Ask
 from scenarios.exhaustive.configuration import SmallCluster
 from scenarios.exhaustive.traces import MoveKind, Trace, TracedMove
+from scenarios.liveness import ADD_RESOLVES
 from scenarios.plan import Plan, parse_plan
 from scenarios.runner import run_plan
 
@@ -47,9 +53,12 @@ class Replayed:
     clause: str
 
 
-def plan_of_trace(name: str, summary: str, cluster: SmallCluster, trace: Trace) -> Plan:
-    """The plan; :class:`~scenarios.plan.errors.PlanError` if ``name`` or ``summary`` are none."""
-    return parse_plan(_Writing(cluster, trace).text(name, summary), name)
+def plan_of_trace(name: str, summary: str, cluster: SmallCluster, trace: Trace, clause: str = "") -> Plan:
+    """The plan of a way to the violation of ``clause``; if that is that every append ends, the plan demands it.
+
+    :class:`~scenarios.plan.errors.PlanError` if ``name`` or ``summary`` are none.
+    """
+    return parse_plan(_Writing(cluster, trace, demands_ends=clause == ADD_RESOLVES).text(name, summary), name)
 
 
 def replayed(plan: Plan, clause: str, mutant: str | None) -> Replayed | None:
@@ -70,14 +79,19 @@ def replayed(plan: Plan, clause: str, mutant: str | None) -> Replayed | None:
 class _Writing:
     """A plan in the making: the steps, and the trigger that the move before the next one is."""
 
-    def __init__(self, cluster: SmallCluster, trace: Trace) -> None:
+    def __init__(self, cluster: SmallCluster, trace: Trace, *, demands_ends: bool) -> None:
         self._cluster = cluster
+        self._demands_ends = demands_ends
         self._trace = trace
         self._places = {name: f"bookie-{place}" for place, name in enumerate(cluster.names)}
         self._steps: list[str] = []
         self._holds: dict[str, str] = {}
         self._programs: dict[str, list[str]] = {"writer": ["create a"]}
         self._seen: Counter[str] = Counter()
+        self._refused = frozenset(_refused(cluster, trace.steps))
+        self._refusals = 0
+        #: By client, the calls to the metadata service that were carried out, and whose answers it has not heard.
+        self._calls: dict[int, list[str]] = {}
         self._trigger, self._after_s = "at 0.05s", 0.0
 
     def text(self, name: str, summary: str) -> str:
@@ -90,33 +104,48 @@ class _Writing:
             self._hold_call(client, _WORDS[state])
         if any(move.kind is MoveKind.TELLS and not move.client for move in self._trace.steps):
             self._hold_call(0, "read")
-        for move in self._trace.steps:
-            self._take(move)
+        for client, what in _answered_late(self._trace.steps):
+            self._hold(f"{client} {what} answers", f"metadata hold-answer {what} {self._client(client)}")
+        for number, move in enumerate(self._trace.steps):
+            if number in self._refused:
+                self._refuse(move)
+            else:
+                self._take(move)
         self._after_s += _HEARD_S  # what is left: first the answers, then the requests
         for key in [key for key in self._holds if key.endswith(" answers")]:
             self._let_go(key)
         self._after_s += _HEARD_S
         self._steps.append(f"{self._now}: heal")
         started = {self._client(move.client) for move in self._trace.steps if move.kind is MoveKind.BEGINS}
-        gives_up = any(move.kind is MoveKind.GIVES_UP for move in self._trace.steps)
-        patience_s = _GIVES_UP_S if gives_up else _PATIENT_S
         sizes = f"{self._cluster.ensemble_size}/{self._cluster.write_quorum}/{self._cluster.ack_quorum}"
         lines = [
             *(f"# {number}. {words}" for number, words in enumerate(self._trace.moves, 1)),
             f"plan {name}",
             f"summary {summary}",
-            "expect anything",
+            "expect safe" if self._demands_ends else "expect anything",
             "",
             f"cluster {self._cluster.bookies} {sizes}",
             "  network jitter=0s",
             "  metadata jitter=0s",
-            f"  timeouts add={patience_s:g}s read={patience_s:g}s",
+            f"  timeouts add={self._patience_s(of_adds=True):g}s read={self._patience_s(of_adds=False):g}s",
+            "  writing check-metadata-after-reconnect=no",
             "  reading recovery-read-ahead-entries=1 speculative-lac-first=30s speculative-lac-max=30s",
         ]
         for who, operations in self._programs.items():
             if who == "writer" or who in started:
-                lines += ["", f"client {who}", *(f"  {operation}" for operation in operations), "  stay"]
+                end = "flush a" if self._demands_ends and who == "writer" else "stay"
+                lines += ["", f"client {who}", *(f"  {operation}" for operation in operations), f"  {end}"]
         return "\n".join([*lines, "", *self._steps]) + "\n"
+
+    def _patience_s(self, *, of_adds: bool) -> float:
+        given_up = (
+            move.ask
+            for number, move in enumerate(self._trace.steps)
+            if move.kind is MoveKind.GIVES_UP and number not in self._refused
+        )
+        return (
+            _GIVES_UP_S if any(ask is not None and (ask.add is not None) == of_adds for ask in given_up) else _PATIENT_S
+        )
 
     def _client(self, number: int) -> str:
         if not number:
@@ -175,16 +204,33 @@ class _Writing:
             self._steps.append(f"{self._now}: start {client}")
             self._then(f"META_READ actor={client}")
         elif move.kind is MoveKind.IS_TOLD:
+            what = self._calls[move.client].pop(0) if self._calls.get(move.client) else ""
+            self._let_go(f"{move.client} {what} answers")
             self._after_s += _HEARD_S
         elif move.kind is MoveKind.TELLS:
+            self._calls.setdefault(move.client, []).append("read")
             self._let_go(f"{move.client} read")
             self._then(f"META_READ actor={client}")
         elif move.ask is None:
+            self._calls.setdefault(move.client, []).append(_WORDS[move.state])
             self._let_go(f"{move.client} {_WORDS[move.state]}")
             outcome = "ok" if move.kind is MoveKind.STORES else "conflict"
             self._then(f"META_CAS actor={client} cause={_CAUSES[move.state]} outcome={outcome}")
         else:
             self._take_message(move, client, move.ask)
+
+    def _refuse(self, move: TracedMove) -> None:
+        """An add arrives at a bookie that is read-only then, and the client hears of that."""
+        assert move.ask is not None, "it gives up on it"
+        bookie, entry = self._places[move.ask.bookie_id], move.ask.entry_id
+        key = f"{move.client} add {bookie} {entry}"
+        self._refusals += 1
+        self._steps.append(f"{self._now} as r{self._refusals}: read-only {bookie}")
+        self._let_go(key)
+        self._then(f"BK_ANSWER actor={bookie} source={self._client(move.client)} operation=add entry={entry}")
+        self._steps.append(f"{self._now}: end r{self._refusals}")
+        self._let_go(f"{key} answers")
+        self._then(f"ADD_RESP actor={self._client(move.client)} entry={entry} bookie={bookie}")
 
     def _take_message(self, move: TracedMove, client: str, ask: Ask) -> None:
         traffic, bookie = _traffic(move.client, ask), self._places[ask.bookie_id]
@@ -201,6 +247,35 @@ class _Writing:
         else:
             self._let_go(key)
             self._then(f"BK_ANSWER actor={bookie} source={client} operation={traffic} entry={ask.entry_id}")
+
+
+#: What the metadata service does about a call.
+_CARRIED_OUT: Final = frozenset({MoveKind.STORES, MoveKind.REFUSES, MoveKind.TELLS})
+
+
+def _answered_late(steps: Sequence[TracedMove]) -> Iterator[tuple[int, str]]:
+    """The calls to the metadata service, each with its client, between which and their answers something happens."""
+    for number, move in enumerate(steps, 1):
+        if move.kind in _CARRIED_OUT and number < len(steps):
+            following = steps[number]
+            if following.client != move.client or following.kind not in {MoveKind.IS_TOLD, *_CARRIED_OUT}:
+                yield move.client, _WORDS.get(move.state, "read")
+
+
+def _refused(cluster: SmallCluster, steps: Sequence[TracedMove]) -> Iterator[int]:
+    """The moves in which the writer gives up on an add, never to arrive, before it hears of another one that is under way."""
+    first = cluster.names[: cluster.ensemble_size]
+    appended = 0
+    for number, move in enumerate(steps):
+        appended += move.kind is MoveKind.APPENDS
+        if move.kind is not MoveKind.GIVES_UP or move.client:
+            continue
+        later = [one for one in steps[number + 1 :] if not one.client and one.ask is not None]
+        under_way = (one.ask for one in later if one.kind is MoveKind.HEARS and one.ask != move.ask)
+        if all(one.ask != move.ask for one in later) and any(
+            ask is not None and ask.entry_id < appended and ask.bookie_id in first for ask in under_way
+        ):
+            yield number
 
 
 def _traffic(client: int, ask: Ask) -> str:
