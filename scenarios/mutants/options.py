@@ -212,7 +212,7 @@ OPTION_MUTANTS: Final = (
     Mutant(
         name="duplicates-below-sequence-head-accepted",
         summary="duplicates of acknowledged entries above the LAC are taken",
-        clauses=("A6", "D9", "D14", "G4", "L2"),
+        clauses=("A6", "A8", "D9", "D14", "G4"),
         world="given-and-deferred",
         in_runs=True,
         replaces=(

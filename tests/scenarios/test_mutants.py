@@ -103,7 +103,7 @@ WHERE = {
     "force-covers-what-came-meanwhile": ("force-and-late-append", {"L1": 12}),
     "force-needs-ack-quorum-only": ("force-needs-every-bookie", {"L1": 12}),
     "deferred-sync-allows-ensemble-changes": ("deferred-sync-and-failed-bookie", {"C6": 12}),
-    "duplicates-below-sequence-head-accepted": ("given-ids-again", {"D9": 12, "D14": 12, "L2": 12}),
+    "duplicates-below-sequence-head-accepted": ("given-ids-again", {"A8": 12, "D9": 12, "D14": 12}),
     "answers-count-instead-of-bookies": ("reset-storm", {"A2": 8}),
     "log-writes-before-listing": ("log-tail-across-takeover", {"H5": 12, "H8": 12}),
     "log-takes-conflicts-for-success": ("log-cursor-comes-during-roll", {"H5": 12, "H8": 12, "H9": 12}),
