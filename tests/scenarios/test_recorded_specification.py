@@ -17,6 +17,7 @@ from scenarios.model import TransportKind
 from scenarios.mutants import RUN_MUTANTS
 from scenarios.plan.library import library_names
 from scenarios.plan.named import DRAWN
+from scenarios.processes.merging import Part, merge
 from scenarios.runner import run_scenario
 from scenarios.specification.histories.conformance import ACTIONS, DIFFERENCES, ConformedHistory, conform_history
 from tests.scenarios.played import play
@@ -167,6 +168,91 @@ def test_a_history_that_was_tampered_with_is_not_specified(plan: str, tamper: Ta
         assert any(re.search(wrong, one.what) for one in found.wrong), found.wrong
     else:
         assert found.holds
+
+
+# Histories of processes --------------------------------------------------------------------------------------------
+
+#: Kinds that the director of processes records, whatever they are of.
+OF_DIRECTOR = frozenset(
+    {
+        *(Kind.META_CAS, Kind.META_READ, Kind.CLIENT_START, Kind.CLIENT_CRASH, Kind.CLIENT_PAUSE, Kind.CLIENT_RESUME),
+        *(Kind.BK_CRASH, Kind.FAULT, Kind.RUN_END),
+    }
+)
+#: Messages that come twice and late, bookies and clients that are killed, rivals, and several ledgers.
+AS_PROCESSES = (
+    *("two-recoverers", "recovery-replaces-bookie", "slow-change", "given-ids", "close-during-recovery"),
+    *("duplicate-add", "duplicate-response", "reset-storm", "ack-loss", "restart-keeps-fence", "flapping-bookie"),
+    *("zombie-returns", "recovery-chain", "log-two-owners-race", "bookie-crash", "lost-reads"),
+)
+
+
+def as_processes(events: Iterable[Event]) -> list[Event]:
+    """The run as processes would have recorded it: each its own part, without numbers at bookies; and merged."""
+    director: list[Event] = []
+    parts: dict[tuple[str, int], list[Event]] = {}
+    lives: Counter[str] = Counter()
+    for event in events:
+        if event.kind in OF_DIRECTOR:
+            director.append(event)
+            lives[event.actor] += event.kind == Kind.BK_CRASH
+            continue
+        is_at_bookie = event.kind in {Kind.BK_RECV, Kind.BK_ANSWER}
+        recorded = event._replace(fields={**event.fields, "request": None}) if is_at_bookie else event
+        parts.setdefault((event.actor, 1 + lives[event.actor]), []).append(recorded)
+    lived = [Part(actor, part, life) for (actor, life), part in parts.items()]
+    return merge([Part("director", director), *lived], {}).events
+
+
+@pytest.mark.parametrize("name", AS_PROCESSES)
+def test_what_processes_did_is_specified_in_the_order_in_which_it_is_merged(name: str) -> None:
+    events = play(name, 0).events
+    merged = as_processes(events)
+    assert len(merged) == len(events)
+    assert any(event.kind == Kind.BK_RECV and event.fields["request"] is not None for event in merged)
+    checked(merged, steps_min=5)
+
+
+def test_of_requests_that_are_alike_an_answer_is_to_any() -> None:
+    """A request that came twice has a number at its first arrival only, and neither of the answers has one."""
+    events = as_processes(play("duplicate-add", 0).events)
+    numbers = {
+        kind: {event.fields["request"] is None for event in events if event.kind == kind}
+        for kind in (Kind.BK_RECV, Kind.BK_ANSWER)
+    }
+    assert numbers[Kind.BK_ANSWER] == {False, True}
+    checked(events)
+
+
+@pytest.mark.parametrize(
+    ("plan", "tamper", "wrong"),
+    [
+        ("two-recoverers", changed(Kind.BK_STORE, 0, {}), r"entry \d+ is acknowledged, and is not there"),
+        ("two-recoverers", changed(Kind.FENCE_SET, 0, {}), r"is answered without a fence|a fence comes from nowhere"),
+        ("two-recoverers", changed(Kind.REC_DECIDE, 0, {"verdict": "negative"}, bookies="bookie-9"), r"is ruled out by \[\]"),
+        ("two-recoverers", changed(Kind.ADD_RESP, 0, {"code": 0}, bookie="bookie-9"), r"an answer comes to"),
+        ("duplicate-add", changed(Kind.BK_RECV, 0, {"operation": "add"}), r"is answered, and has not arrived"),
+        ("reset-storm", changed(Kind.META_CAS, 0, {"cause": "ensemble"}), r"not in its write set|does not follow the version"),
+        ("ack-loss", changed(Kind.APP_ACK, 3, {}, entry=9), r"entry 9 is acknowledged, and the LAC may be \d"),
+    ],
+)  # fmt: skip
+def test_what_processes_did_not_do_is_not_specified(plan: str, tamper: Tamper, wrong: str) -> None:
+    found = conform_history(tamper(as_processes(play(plan, 0).events)))
+    assert any(re.search(wrong, one.what) for one in found.wrong), found.wrong
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize(
+    ("mutant", "plan", "wrong"),
+    [
+        ("recovery-closes-at-found-lac", "dead-writer", "has not found the end"),
+        ("change-starts-at-confirmed-entry", "ack-loss", "a fragment begins at 4, and the LAC is at least 4"),
+        ("replaced-bookie-still-answers", "reset-storm", "is acknowledged, and the LAC may be"),
+    ],
+)
+def test_planted_defects_are_found_in_what_processes_did(mutant: str, plan: str, wrong: str) -> None:
+    found = conform_history(as_processes(play(plan, 0, mutant).events))
+    assert wrong in found.wrong[0].what
 
 
 # What runs seldom do -----------------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, Final
 
 from scenarios.specification.histories.messages import RecordedMessages
@@ -12,15 +11,19 @@ __all__ = ["RecordedBookie"]
 
 _ADDS: Final = frozenset({"add", "write-back"})
 
+#: Who asks, what for, and the entry.
+_Key = tuple[str, str, int]
+
 
 class _Arrived:
     """A request that has arrived and was not answered yet, and what could be answered since it fenced the bookie."""
 
-    __slots__ = ("entry", "key", "lacked", "lacs")
+    __slots__ = ("entry", "key", "lacked", "lacs", "request")
 
-    def __init__(self, key: tuple[str, int | None, str, int]) -> None:
+    def __init__(self, key: _Key, request: int | None) -> None:
         self.key = key
-        self.entry = key[3]
+        self.request = request
+        self.entry = key[2]
         self.lacked = False
         self.lacs: set[int] = set()
 
@@ -47,11 +50,11 @@ class RecordedBookie:
 
     def arrives(self, fields: dict[str, Any]) -> tuple[str, ...]:
         """BK_RECV."""
-        key = (fields["source"], fields["request"], fields["operation"], fields["entry"])
-        if key[2] == "read":
+        source, operation, entry = key = fields["source"], fields["operation"], fields["entry"]
+        if operation == "read":
             return ()
-        self._messages.arrives(key[0], self.name, key[2], key[3])
-        arrived = _Arrived(key)
+        self._messages.arrives(source, self.name, operation, entry)
+        arrived = _Arrived(key, fields["request"])
         self._arrived.append(arrived)
         self._look(arrived)
         return ()
@@ -90,7 +93,7 @@ class RecordedBookie:
         operation, entry = fields["operation"], fields["entry"]
         if operation == "read":
             return ()
-        arrived = list(self._taken((source, fields["request"], operation, entry)))
+        arrived = self._taken((source, operation, entry), fields["request"])
         self._messages.answer(source, self.name, operation, entry, code)
         require(bool(arrived), f"{operation} {entry} of {source} is answered, and has not arrived")
         if operation in _ADDS:
@@ -122,12 +125,15 @@ class RecordedBookie:
         require(entry in {*self._entries, *self._lost}, f"entry {entry} is acknowledged, and is not there")
         return ("BookieSendsAddConfirmedResponse",)
 
-    def _taken(self, key: tuple[str, int | None, str, int]) -> Iterator[_Arrived]:
-        """Those that the answer may be to; the oldest of them goes."""
-        same = [one for one in self._arrived if one.key == key]
+    def _taken(self, key: _Key, request: int | None) -> list[_Arrived]:
+        """Those that the answer may be to; the oldest of them goes. Where several are alike, merged histories have no numbers."""
+        alike = [one for one in self._arrived if one.key == key]
+        same = [one for one in alike if one.request == request] or [
+            one for one in alike if request is None or one.request is None
+        ]
         if same:
             self._arrived.remove(same[0])
-        yield from same
+        return same
 
     def told_lacs(self, source: str) -> set[int]:
         """The LACs that the bookie could tell ``source`` with a fence; none are known of one that lost entries."""
@@ -141,7 +147,7 @@ class RecordedBookie:
         self._is_fenced, self._may_be_fenced = True, False
         self._is_durable = self._is_durable or fields["durable"]
         self._look_again()
-        asking = any(one.key[2] in {"fence", "recovery-read"} for one in self._arrived)
+        asking = any(one.key[1] in {"fence", "recovery-read"} for one in self._arrived)
         if not fields["source"]:
             return ("fences by itself",)
         require(was_fenced or asking, "a fence comes from nowhere")

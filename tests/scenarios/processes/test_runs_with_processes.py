@@ -22,6 +22,7 @@ from scenarios.plan.library import library_names, library_plan
 from scenarios.processes import problems_of, run_plan_with_processes
 from scenarios.processes.stage import ProcessPlan, ProcessStage
 from scenarios.replaying import read_recorded
+from scenarios.specification.histories.conformance import conform_history
 
 #: What takes real processes is for ``make processes``: how long they take is up to the machine.
 pytestmark = pytest.mark.timeout(300)
@@ -180,8 +181,12 @@ def test_the_command_says_what_it_cannot_play() -> None:
     "name", [name for name in library_names() if not list(problems_of(library_plan(name), records=True))]
 )
 def test_plans_of_the_library(name: str, tmp_path: Path) -> None:
-    """``make processes``. No plan is violated; what chance does on a busy machine may leave one without a verdict."""
+    """``make processes``. No plan is violated; what chance does on a busy machine may leave one without a verdict.
+
+    Whatever came of it, every event is an action of the published specification, or a listed difference.
+    """
     result = run_plan_with_processes(library_plan(name), 0, record=tmp_path)
     assert result.verdict != "violated", [violation.as_json() for violation in result.violations]
+    assert [str(one) for one in conform_history(History(Path(result.path)).events()).wrong] == []
     assert History(Path(result.path)).header["merged"]["contradicted_by_clock"] == 0
     assert not processes_of_runs()
