@@ -1,14 +1,15 @@
-"""What an append takes of the client, in instructions: exact, because time on a busy machine tells little.
+"""What an append or a read takes of the client, in instructions: exact, because time on a busy machine tells little.
 
-Valgrind runs the client and counts what its processor would execute while it appends, without start, first entries and end. There
-is no network: a bookie's socket is an object
-that forgets what is written to it, and at the next turn of the loop acknowledges it, in chunks of ``--chunk`` answers. It
-takes the acknowledgements from where the client waits for them, so it adds next to nothing. System calls and the memory's
-speed are not counted; :mod:`benchmarks.append` measures them. ``--bytecodes`` counts the interpreter's instead of the
-processor's, which needs no Valgrind: those of the client and of asyncio.
+Valgrind runs the client and counts what its processor would execute while it works, without start, first entries and end. There
+is no network: a bookie's socket is an object that forgets what is written to it, and at the next turn of the loop answers it,
+acknowledgements in chunks of ``--chunk``. It takes what it answers from where the client waits for it, so it adds little: next to
+nothing to an append or a batch, and some thousand instructions to an entry that is read by itself. System calls and the memory's
+speed are not counted; :mod:`benchmarks.append` and :mod:`benchmarks.read` measure them. ``--bytecodes`` counts the interpreter's
+instead of the processor's, which needs no Valgrind: those of the client and of asyncio.
 
     python -m benchmarks.instructions
     python -m benchmarks.instructions --core cython --protocol 2 --size 1024 --functions 40
+    python -m benchmarks.instructions --what range --what batch --size 1024
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import itertools
 import os
 import random
 import re
+import struct
 import subprocess
 import sys
 import tempfile
@@ -30,19 +32,28 @@ from typing import Annotated, Any, Final, cast
 
 import typer
 
-from benchmarks.measuring import LOOPS, run_on
-from bkclient import BookKeeper, ClientConfig
+from benchmarks.measuring import LOOPS, run_on_loop
+from bkclient import BookKeeper, ClientConfig, DigestType
 from bkclient.metadata.base import BookieAddress
 from bkclient.metadata.memory import MemoryMetadataService
 from bkclient.transport.link import NewConnection
 from bkclient.transport.linked import LinkTransport
 from bkclient.transport.tcp import TcpConnector, TcpTransport
 from bkclient.transport.tcp_config import TcpTransportConfig
+from bkclient.wire.bodies import LENGTH_SIZE
+from bkclient.wire.entry import EntryCodec
+from bkclient.wire.framing import frame
+from bkclient.wire.v3_add import varint
 
 BOOKIES: Final = ("b0", "b1", "b2")
+QUORUMS: Final[dict[str, Any]] = {"ensemble_size": 3, "write_quorum_size": 3, "ack_quorum_size": 2}
 WINDOW: Final = 1000
 #: Entries before anything is counted, and those that are.
 WARM, COUNTED = 2_000, 6_000
+#: Entries of a batch that is called for.
+PIECE: Final = 1_000
+#: What the client may do, in words of the report.
+WORK: Final = {"append": "an append", "range": "an entry of a range", "batch": "an entry of batches"}
 #: The environment variable that chooses a core, and the cores that are there.
 VARIABLE: Final = "BKCLIENT_CORE"
 THERE: Final = ["python"] if find_spec("bkclient._cython.answers") is None else ["python", "cython"]
@@ -51,9 +62,10 @@ THERE: Final = ["python"] if find_spec("bkclient._cython.answers") is None else 
 class _Socket:
     """What a connection takes for its transport."""
 
-    def __init__(self, stream: Any, chunk: int) -> None:
+    def __init__(self, stream: Any, chunk: int, bodies: list[bytes]) -> None:
         self._stream = stream
         self._chunk = chunk
+        self._bodies = bodies
         self._loop = asyncio.get_running_loop()
         self._is_open = True
         self._sent = 0
@@ -63,16 +75,40 @@ class _Socket:
         self._loop.call_soon(self._answer)
 
     def _answer(self) -> None:
-        stored = list(itertools.islice(self._stream.connection.adds, self._sent))
+        connection = self._stream.connection
+        stored = list(itertools.islice(connection.adds, self._sent))
         for at in range(0, len(stored), self._chunk):
-            data = b"".join(stored[at : at + self._chunk])
-            while data:
-                free = self._stream.get_buffer(-1)
-                size = min(len(free), len(data))
-                free[:size] = data[:size]
-                self._stream.buffer_updated(size)
-                data = data[size:]
+            self._feed(b"".join(stored[at : at + self._chunk]))
         self._sent = 0
+        if connection.reads:
+            self._feed(b"".join([self._answer_to(key, read) for key, read in connection.reads.items()]))
+        for key, entry in list(connection.outstanding.entries.items()):
+            self._feed(self._batch_for(key, entry[0]))
+
+    def _answer_to(self, match: bytes, read: tuple[Any, ...]) -> bytes:
+        """The good answer to a read that the client waits for."""
+        body = self._bodies[read[1]][LENGTH_SIZE:]
+        if not read[0]:
+            content = b"\x02\x02\x00\x00\x00\x00\x00\x00" + match[1:] + body
+        else:
+            message = b"%b%b%b" % (read[0], varint(len(body)), body)
+            content = b"%b\x10\x00\xa2\x06%b%b" % (match, varint(len(message)), message)
+        return frame(content)
+
+    def _batch_for(self, match: bytes, request: Any) -> bytes:
+        """As many entries as were asked for, as long as there are any."""
+        first = request.entry_id
+        head = struct.pack(">BBHiqq8s", 2, 7, 0, 0, request.ledger_id, first, match[1:])
+        return frame(head + b"".join(self._bodies[first : first + request.max_count]))
+
+    def _feed(self, data: bytes) -> None:
+        left = memoryview(data)
+        while left:
+            free = self._stream.get_buffer(-1)
+            size = min(len(free), len(left))
+            free[:size] = left[:size]
+            self._stream.buffer_updated(size)
+            left = left[size:]
 
     def abort(self) -> None:
         if self._is_open:
@@ -99,10 +135,12 @@ class _Connector(TcpConnector):
     def __init__(self, config: TcpTransportConfig, chunk: int) -> None:
         super().__init__(_resolve, config, None)
         self._per_chunk = chunk
+        #: What every bookie has of the ledger that is read: each body behind its length.
+        self.bodies: list[bytes] = []
 
     async def connect(self, bookie_id: str, protocol_version: int, new: NewConnection) -> None:
         stream = self.new_stream(bookie_id, protocol_version, new)
-        stream.connection_made(cast("asyncio.Transport", _Socket(stream, self._per_chunk)))
+        stream.connection_made(cast("asyncio.Transport", _Socket(stream, self._per_chunk, self.bodies)))
 
 
 class _Transport(TcpTransport):
@@ -110,6 +148,7 @@ class _Transport(TcpTransport):
         connector = _Connector(config, chunk)
         LinkTransport.__init__(self, config, connector, rng=random.Random(1))
         self.txn_ids = connector.txn_ids  # type: ignore[misc]  # in place of those of its own connector
+        self.bodies = connector.bodies
 
 
 async def _resolve(bookie_id: str) -> BookieAddress:
@@ -140,8 +179,8 @@ class Bytecodes:
         return self._on_event
 
 
-async def appends(count: Callable[[str], None], protocol: int, size: int, ledgers: int, chunk: int) -> None:
-    """What a child does: appends to ``ledgers`` in turn, as many in flight as the window takes."""
+async def work(count: Callable[[str], None], what: str, protocol: int, size: int, ledgers: int, chunk: int) -> None:
+    """What a child does: it appends to ``ledgers`` in turn, as many in flight as the window takes, or reads one of them."""
     config = ClientConfig().with_changes(
         connections={"protocol_version": protocol},
         limits={"max_in_flight_entries": WINDOW, "max_client_in_flight_entries": max(2, WINDOW)},
@@ -155,28 +194,57 @@ async def appends(count: Callable[[str], None], protocol: int, size: int, ledger
         for bookie_id in BOOKIES:
             await store.register_bookie(bookie_id, BookieAddress(bookie_id, 1))
         async with BookKeeper(store, transport, config=config, rng=rng) as client:
-            quorums: dict[str, Any] = {"ensemble_size": 3, "write_quorum_size": 3, "ack_quorum_size": 2}
-            writers = [await client.create_ledger(**quorums) for _ in range(ledgers)]
-            for writer in writers:
-                await writer.append(payload)
-            in_turn = itertools.cycle(writers)
-            for writer in itertools.islice(in_turn, WARM):
-                await writer.submit(payload)
-            count("on")
-            for writer in itertools.islice(in_turn, COUNTED):
-                await writer.submit(payload)
-            count("off")
-            for writer in writers:
-                await writer.flush()
-                await writer.close()
+            if what == "append":
+                await _append(client, count, payload, ledgers)
+            else:
+                await _read(client, transport, count, payload, what)
 
 
-def counted(what: str, arguments: list[str], core: str, file: Path) -> int:
+async def _append(client: BookKeeper, count: Callable[[str], None], payload: bytes, ledgers: int) -> None:
+    writers = [await client.create_ledger(**QUORUMS) for _ in range(ledgers)]
+    for writer in writers:
+        await writer.append(payload)
+    in_turn = itertools.cycle(writers)
+    for writer in itertools.islice(in_turn, WARM):
+        await writer.submit(payload)
+    count("on")
+    for writer in itertools.islice(in_turn, COUNTED):
+        await writer.submit(payload)
+    count("off")
+    for writer in writers:
+        await writer.flush()
+        await writer.close()
+
+
+async def _read(
+    client: BookKeeper, transport: _Transport, count: Callable[[str], None], payload: bytes, what: str
+) -> None:
+    async with await client.create_ledger(**QUORUMS) as writer:
+        size = len(payload)
+        codec = EntryCodec(writer.ledger_id, DigestType.CRC32C, b"")
+        for entry_id in range(WARM + COUNTED):
+            await writer.submit(payload)
+            header = codec.encode_header(entry_id, entry_id - 1, (entry_id + 1) * size, payload)
+            transport.bodies.append(struct.pack(">i", len(header) + size) + header + payload)
+    async with await client.open_ledger(writer.ledger_id) as reader:
+        if what == "batch":
+            for first in range(0, WARM + COUNTED, PIECE):
+                if first == WARM:
+                    count("on")
+                assert len(await reader.read_batch(first, PIECE)) == PIECE
+        else:
+            async for entry in reader.read_range(0, WARM + COUNTED - 1):
+                if entry.entry_id == WARM - 1:
+                    count("on")
+        count("off")
+
+
+def counted(unit: str, arguments: list[str], core: str, file: Path) -> int:
     """Instructions or bytecodes of one run."""
     valgrind = ["valgrind", "--tool=callgrind", "--instr-atstart=no", f"--callgrind-out-file={file}"]
-    command = [*(valgrind if what == "instructions" else ()), sys.executable, "-m", "benchmarks.instructions"]
+    command = [*(valgrind if unit == "instructions" else ()), sys.executable, "-m", "benchmarks.instructions"]
     environment = {**os.environ, VARIABLE: core, "PYTHONHASHSEED": "0"}
-    command += ["child", what, *arguments]
+    command += ["child", unit, *arguments]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     found = re.search(r"Collected : (\d+)", done.stderr + done.stdout)
     if done.returncode or found is None:
@@ -185,6 +253,7 @@ def counted(what: str, arguments: list[str], core: str, file: Path) -> int:
 
 
 def main(
+    what: Annotated[list[str], typer.Option(help=f"One of {', '.join(WORK)}; again for more.")] = ["append"],  # noqa: B006
     core: Annotated[list[str], typer.Option(help="Python, or the compiled core; again for both.")] = THERE,
     protocol: Annotated[list[int], typer.Option(help="Protocol version; again for both.")] = [3, 2],  # noqa: B006
     size: Annotated[list[int], typer.Option(help="Bytes of payload.")] = [100, 1024],  # noqa: B006
@@ -194,15 +263,17 @@ def main(
     functions: Annotated[int, typer.Option(help="Tell of so many functions of the processor, too.")] = 0,
     bytecodes: Annotated[bool, typer.Option(help="Count those of the interpreter instead.")] = False,  # noqa: FBT002
 ) -> None:
-    """Count the instructions of an append."""
+    """Count the instructions of an append, or of an entry that is read."""
     unit = "bytecodes" if bytecodes else "instructions"
-    for version, payload, together, name in itertools.product(protocol, size, chunk, core):
-        arguments = [loop, *map(str, (version, payload, ledgers, together))]
+    for kind, version, payload, together, name in itertools.product(what, protocol, size, chunk, core):
+        if kind != "append" and together != chunk[0]:
+            continue  # answers to reads come together
+        arguments = [loop, kind, *map(str, (version, payload, ledgers, together))]
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "callgrind"
             each = counted(unit, arguments, name, file) / COUNTED
-            what = f"v{version}, {payload} B, {ledgers} ledgers, chunks of {together}, {name}"
-            print(f"{what}: {each:,.0f} {unit} of an append", flush=True)
+            how = f", {ledgers} ledgers, chunks of {together}" if kind == "append" else ""
+            print(f"v{version}, {payload} B{how}, {name}: {each:,.0f} {unit} of {WORK[kind]}", flush=True)
             if functions and not bytecodes:
                 _tell(file, functions)
 
@@ -224,7 +295,7 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["child"]:
         traced = Bytecodes()
         meter: Callable[[str], None] = instrument if sys.argv[2] == "instructions" else traced
-        run_on(sys.argv[3], appends(meter, *map(int, sys.argv[4:])))
+        run_on_loop(sys.argv[3], work(meter, sys.argv[4], *map(int, sys.argv[5:])))
         print(f"Collected : {traced.count}")
     else:
         typer.run(main)

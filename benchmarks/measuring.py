@@ -46,6 +46,7 @@ __all__ = [
     "percentiles",
     "report",
     "run_on",
+    "run_on_loop",
 ]
 
 T = TypeVar("T")
@@ -94,10 +95,11 @@ OURS: Final = (*LOOPS, "compiled") if is_built() else LOOPS
 def run_on(way: str, work: Coroutine[Any, Any, T]) -> T:
     """Run ``work`` to its end on a fresh event loop, as one of our contenders."""
     with using_core("cython" if way == "compiled" else "python"):
-        return _run(LOOPS[0] if way == "compiled" else way, work)
+        return run_on_loop(LOOPS[0] if way == "compiled" else way, work)
 
 
-def _run(loop: str, work: Coroutine[Any, Any, T]) -> T:
+def run_on_loop(loop: str, work: Coroutine[Any, Any, T]) -> T:
+    """Run ``work`` to its end on a fresh event loop of this kind, with whichever core is in use."""
     if loop == "uvloop":
         import uvloop  # noqa: PLC0415 - an optional accelerator
 

@@ -5,13 +5,20 @@ other answers.
 """
 
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.dict cimport PyDict_DelItem, PyDict_GetItemWithError
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.dict cimport PyDict_DelItem, PyDict_GetItemWithError, PyDict_Next
 from cpython.object cimport PyObject
-from libc.stdint cimport uint32_t
+from libc.stdint cimport int32_t, uint32_t
 from libc.string cimport memcmp, memcpy
 
 from bkclient._cython.slots cimport got, is_a, number, offset_of, put
+
+cdef extern from *:
+    """
+    /* Where a dict has its items; another place whenever it has moved them. */
+    static inline void *bk_table_of(PyObject *dict) { return ((PyDictObject *)dict)->ma_keys; }
+    """
+    void *bk_table_of(dict items)
 
 cdef extern from "checksum.h":
     uint32_t bk_be32(const unsigned char *source) nogil
@@ -27,17 +34,28 @@ cdef enum:
     GOOD = 8
     BODY_AT = 24
     MATCH_V2 = 17
+    #: How many connections are remembered.
+    MOST_PLACES = 64
 
 cdef const unsigned char *_SUCCESS = b"\x10\x00\xa2\x06"
 cdef const unsigned char *_GOOD = b"\x02\x02\x00\x00\x00\x00\x00\x00"
 
 cdef object _max_lac_in = None
+cdef object _count_in = None
 cdef object _connection = None
 cdef object _frames = None
 cdef object _load = None
 cdef object _buffer_updated = None
 cdef object _get_buffer = None
 cdef Py_ssize_t _largest_buffer = 0
+
+cdef struct _Place:
+    void *adds
+    void *table
+    Py_ssize_t place
+
+#: For the connections that answered last, where in the dict of their adds the next one is expected.
+cdef _Place _places[MOST_PLACES]
 
 cdef struct FramesSlots:
     Py_ssize_t data, start, end, view, parts
@@ -58,6 +76,13 @@ def bind(module, max_lac_in):
     global _max_lac_in
     _max_lac_in = max_lac_in
     return {"taken": taken, "runs_of": runs_of, "bodies_in": bodies_in}
+
+
+def bind_bodies(module):
+    """Learn of the definition; returns the twin by name."""
+    global _count_in
+    _count_in = module.count_in
+    return {"count_in": count_in}
 
 
 def bind_frames(frames, largest_buffer):
@@ -165,23 +190,77 @@ def taken(bytes chunk, dict adds):
 cdef Py_ssize_t _taken(
     const unsigned char *data, Py_ssize_t size, dict adds, list acknowledged, long long *total
 ) except -1:
-    """Take out what the first frames acknowledge; returns where these end. No code of Python runs meanwhile."""
-    cdef Py_ssize_t position = 0, following
+    """Take out what the first frames acknowledge; returns where these end. No code of Python runs meanwhile.
+
+    Bookies answer adds in the order in which they came, as a rule, and a dict keeps it. So the add behind the one that was
+    acknowledged last is compared with a frame, which saves making and hashing a key; any other is looked up.
+    """
+    cdef Py_ssize_t position = 0, following, place
+    cdef _Place *known = _place_in(adds)
     cdef PyObject *found
+    cdef PyObject *key
+    cdef bint is_in_order = True
     while size - position > PREFIX:
         following = position + PREFIX + data[position + PREFIX - 1]
         if following > size:
             break
-        key = PyBytes_FromStringAndSize(<const char *>data + position, following - position)
-        found = PyDict_GetItemWithError(adds, key)
-        if found is NULL:
-            break
-        add = <tuple?><object>found
+        add = acknowledgement = None
+        if is_in_order:
+            place = known.place
+            is_in_order = _is_next(adds, &place, &key, &found, data + position, following - position)
+            if is_in_order:
+                known.place = place
+                add, acknowledgement = <tuple?><object>found, <object>key
+        if add is None:
+            acknowledgement = PyBytes_FromStringAndSize(<const char *>data + position, following - position)
+            found = PyDict_GetItemWithError(adds, acknowledgement)
+            if found is NULL:
+                break
+            add = <tuple?><object>found
         acknowledged.append(add)
-        total[0] += <long long>add[3]
-        PyDict_DelItem(adds, key)
+        total[0] += <long long>(<tuple>add)[3]
+        PyDict_DelItem(adds, acknowledgement)
         position = following
     return position
+
+
+cdef inline bint _is_next(
+    dict adds, Py_ssize_t *place, PyObject **key, PyObject **found, const unsigned char *frame, Py_ssize_t size
+) noexcept:
+    """Whether the first add from ``place[0]`` on is acknowledged by ``frame``; then ``place[0]`` is behind it."""
+    return (
+        PyDict_Next(adds, place, key, found)
+        and PyBytes_CheckExact(<object>key[0])
+        and PyBytes_GET_SIZE(<object>key[0]) == size
+        and memcmp(PyBytes_AS_STRING(<object>key[0]), frame, size) == 0
+    )
+
+
+cdef inline _Place *_place_in(dict adds) noexcept:
+    """Where to look in ``adds`` first: at its beginning if it was laid out anew. It is a hint: any place may be looked at."""
+    cdef void *table = bk_table_of(adds)
+    cdef _Place *known = &_places[(<size_t><void *>adds >> 6) % MOST_PLACES]
+    if known.adds != <void *>adds or known.table != table:
+        known.adds, known.table, known.place = <void *>adds, table, 0
+    return known
+
+
+def count_in(bytes content, start):
+    """Twin of the definition, which says what is wrong with other lengths."""
+    cdef const unsigned char *data = <const unsigned char *>PyBytes_AS_STRING(content)
+    cdef Py_ssize_t size = PyBytes_GET_SIZE(content), position = start, count = 0, length
+    if position < 0:
+        return _count_in(content, start)
+    while position < size:
+        if size - position < PREFIX:
+            return _count_in(content, start)
+        length = <int32_t>bk_be32(data + position)
+        position += PREFIX
+        if not 0 <= length <= size - position:
+            return _count_in(content, start)
+        position += length
+        count += 1
+    return count
 
 
 def runs_of(list adds):

@@ -1,5 +1,6 @@
-/* CRC-32C (Castagnoli) and CRC-32 (zlib's) of short strings of bytes: eight bytes at a time by tables, CRC-32C by the processor's own
-   instruction where it has one. Long strings are left to google_crc32c and zlib, which are faster there. */
+/* CRC-32C (Castagnoli) and CRC-32 (zlib's): eight bytes at a time by tables, CRC-32C by the processor's own instruction where it has
+   one. That takes three steps until its result is there and begins another one in each, so three parts of a string are summed at
+   once. Without it, and for CRC-32, long strings are left to google_crc32c and zlib, which are faster there. */
 #ifndef BKCLIENT_CHECKSUM_H
 #define BKCLIENT_CHECKSUM_H
 
@@ -7,10 +8,18 @@
 #include <stdint.h>
 #include <string.h>
 
+/* Bytes of each of three parts, of a string that has so many and one that has not. */
+#define BK_LONG_PART 1024
+#define BK_SHORT_PART 168
+
 typedef uint32_t bk_crc_tables[8][256];
+/* For each of the four bytes of a sum, what becomes of it by so many bytes of 0. */
+typedef uint32_t bk_zeros_table[4][256];
 
 static bk_crc_tables bk_crc32c_tables;
 static bk_crc_tables bk_crc32_tables;
+static bk_zeros_table bk_long_part;
+static bk_zeros_table bk_short_part;
 static int bk_has_crc32c_instruction = 0;
 
 static void bk_fill_tables(bk_crc_tables tables, uint32_t polynomial)
@@ -41,10 +50,54 @@ static uint32_t bk_by_tables(bk_crc_tables tables, uint32_t crc, const unsigned 
     return ~crc;
 }
 
+static void bk_fill_zeros(bk_zeros_table table, size_t zeros)
+{
+    uint32_t bits[32];
+    for (int bit = 0; bit < 32; bit++) {
+        uint32_t crc = (uint32_t)1 << bit;
+        for (size_t count = 0; count < zeros; count++)
+            crc = crc >> 8 ^ bk_crc32c_tables[0][crc & 0xff];
+        bits[bit] = crc;
+    }
+    for (int place = 0; place < 4; place++)
+        for (int byte = 0; byte < 256; byte++) {
+            uint32_t crc = 0;
+            for (int bit = 0; bit < 8; bit++)
+                crc ^= byte >> bit & 1 ? bits[8 * place + bit] : 0;
+            table[place][byte] = crc;
+        }
+}
+
+static inline uint32_t bk_after_zeros(bk_zeros_table table, uint64_t crc)
+{
+    return table[0][crc & 0xff] ^ table[1][crc >> 8 & 0xff] ^ table[2][crc >> 16 & 0xff] ^ table[3][crc >> 24 & 0xff];
+}
+
 #if defined(__x86_64__) && defined(__GNUC__)
+/* Of three parts of `part` bytes each, a multiple of eight; without the inversions at the beginning and the end. */
+__attribute__((target("sse4.2"))) static inline uint64_t bk_three_parts(
+    uint64_t value, const unsigned char *data, size_t part, bk_zeros_table table)
+{
+    uint64_t second = 0, third = 0, words[3];
+    for (const unsigned char *end = data + part; data < end; data += 8) {
+        memcpy(words, data, 8);
+        memcpy(words + 1, data + part, 8);
+        memcpy(words + 2, data + 2 * part, 8);
+        value = __builtin_ia32_crc32di(value, words[0]);
+        second = __builtin_ia32_crc32di(second, words[1]);
+        third = __builtin_ia32_crc32di(third, words[2]);
+    }
+    value = bk_after_zeros(table, value) ^ second;
+    return bk_after_zeros(table, value) ^ third;
+}
+
 __attribute__((target("sse4.2"))) static uint32_t bk_by_instruction(uint32_t crc, const unsigned char *data, size_t size)
 {
     uint64_t value = (uint32_t)~crc, word;
+    for (; size >= 3 * BK_LONG_PART; data += 3 * BK_LONG_PART, size -= 3 * BK_LONG_PART)
+        value = bk_three_parts(value, data, BK_LONG_PART, bk_long_part);
+    for (; size >= 3 * BK_SHORT_PART; data += 3 * BK_SHORT_PART, size -= 3 * BK_SHORT_PART)
+        value = bk_three_parts(value, data, BK_SHORT_PART, bk_short_part);
     for (; size >= 8; data += 8, size -= 8) {
         memcpy(&word, data, 8);
         value = __builtin_ia32_crc32di(value, word);
@@ -64,7 +117,15 @@ static inline void bk_prepare_checksums(void)
 {
     bk_fill_tables(bk_crc32c_tables, 0x82f63b78u);
     bk_fill_tables(bk_crc32_tables, 0xedb88320u);
+    bk_fill_zeros(bk_long_part, BK_LONG_PART);
+    bk_fill_zeros(bk_short_part, BK_SHORT_PART);
     bk_has_crc32c_instruction = BK_HAS_INSTRUCTION();
+}
+
+/* Whether strings of so many bytes are summed here as fast as anywhere. */
+static inline int bk_is_fast_crc32c(size_t size)
+{
+    return bk_has_crc32c_instruction || size < 4096;
 }
 
 static inline uint32_t bk_crc32c(uint32_t crc, const unsigned char *data, size_t size)

@@ -6,6 +6,7 @@ Ensembles of more than 60 bookies are left to the definitions.
 
 from cpython.dict cimport PyDict_DelItem, PyDict_GetItemWithError, PyDict_SetItem
 from cpython.object cimport PyObject
+from cpython.tuple cimport PyTuple_GET_ITEM
 
 from bkclient._cython.slots cimport give, got, is_a, number, offset_of, put
 
@@ -28,6 +29,8 @@ cdef object _entry = None
 cdef object _push = None
 cdef object _acknowledge_all = None
 cdef object _complete = None
+cdef object _future = None
+cdef object _invalid_state = None
 
 cdef struct AddsSlots:
     Py_ssize_t sizes, ensemble, defers_lac, head, lac, lap, length, pending
@@ -60,8 +63,10 @@ def bind(adds, add, entry):
     return {"push": push, "acknowledge_all": acknowledge_all, "complete": complete}
 
 
-def bind_settle(module):
-    """Learn of the module of the definition; returns the twin by name."""
+def bind_settle(module, future, invalid_state):
+    """Learn of futures, and of what they raise when they are done; returns the twin by name."""
+    global _future, _invalid_state
+    _future, _invalid_state = future, invalid_state
     return {"settle": settle}
 
 
@@ -173,11 +178,24 @@ def complete(self):
 
 def settle(dict futures, entries):
     """Twin of the definition."""
-    cdef object size = 0
+    cdef Py_ssize_t size = 0
+    cdef PyObject *found
     for entry in entries:
-        entry_id = entry[0]
-        size += len(entry[1])
-        future = futures.pop(entry_id)
-        if not future.done():
+        if type(entry) is not _entry:
+            raise TypeError(f"{type(entry).__name__} is no new entry")
+        entry_id = <object>PyTuple_GET_ITEM(entry, 0)
+        size += len(<object>PyTuple_GET_ITEM(entry, 1))
+        found = PyDict_GetItemWithError(futures, entry_id)
+        if found is NULL:
+            raise KeyError(entry_id)
+        future = <object>found
+        PyDict_DelItem(futures, entry_id)
+        if type(future) is not _future:
+            if not future.done():
+                future.set_result(entry_id)
+            continue
+        try:
             future.set_result(entry_id)
+        except _invalid_state:  # it was done, which is asked by that
+            pass
     return size

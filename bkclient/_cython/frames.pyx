@@ -6,12 +6,11 @@ in the same buffer as all else.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.long cimport PyLong_AsLongLong
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
-from bkclient._cython.slots cimport bk_version_of, got, is_a, offset_of
+from bkclient._cython.slots cimport bk_number, bk_version_of, got, is_a, offset_of
 
 cdef extern from "checksum.h":
     void bk_put_be64(unsigned char *to, uint64_t value) nogil
@@ -117,9 +116,9 @@ cdef inline bint _has_sizes(object laid_out, Py_ssize_t body, int txn, int entry
     if type(laid_out) is not tuple or PyTuple_GET_SIZE(laid_out) != 3:
         return False
     return (
-        <object>PyTuple_GET_ITEM(laid_out, 0) == body
-        and <object>PyTuple_GET_ITEM(laid_out, 1) == txn
-        and <object>PyTuple_GET_ITEM(laid_out, 2) == entry
+        bk_number(<object>PyTuple_GET_ITEM(laid_out, 0)) == body
+        and bk_number(<object>PyTuple_GET_ITEM(laid_out, 1)) == txn
+        and bk_number(<object>PyTuple_GET_ITEM(laid_out, 2)) == entry
     )
 
 
@@ -133,8 +132,8 @@ cdef tuple _v3_frame(object encoder, object txn_id, object entry_id, object head
     if not _are_ordinary(header, payload):
         return None
     try:
-        txn = <uint64_t>PyLong_AsLongLong(txn_id)
-        entry = <uint64_t>PyLong_AsLongLong(entry_id)
+        txn = <uint64_t>bk_number(txn_id)
+        entry = <uint64_t>bk_number(entry_id)
     except (OverflowError, TypeError):
         return None
     txn_size, entry_size = bk_varint_size(txn), bk_varint_size(entry)
@@ -178,8 +177,8 @@ cdef tuple _v2_frame(object encoder, object entry_id, object header, object payl
     if not _are_ordinary(header, payload):
         return None
     try:
-        ledger = <uint64_t>PyLong_AsLongLong(got(encoder, _v2_at.ledger_id))
-        entry = <uint64_t>PyLong_AsLongLong(entry_id)
+        ledger = <uint64_t>bk_number(got(encoder, _v2_at.ledger_id))
+        entry = <uint64_t>bk_number(entry_id)
     except (OverflowError, TypeError):
         return None
     if got(encoder, _v2_at.body_size) != PyBytes_GET_SIZE(header) + PyBytes_GET_SIZE(payload):

@@ -16,6 +16,7 @@ cdef object _working = None
 cdef object _ok = None
 cdef object _stored_definition = None
 cdef object _buffer_updated = None
+cdef object _get_buffer = None
 cdef Py_ssize_t _reads_at = 0
 cdef Py_ssize_t _frames_at = 0
 cdef object _connection = None
@@ -43,11 +44,11 @@ def bind(stream, connection, chunks, deliver, report_failed, working, ok):
 
 
 def bind_tcp(tcp):
-    """Learn of the class of streams over TCP; returns the twin by name."""
-    global _tcp, _buffer_updated
-    _buffer_updated = tcp.buffer_updated
+    """Learn of the class of streams over TCP; returns the twins by name."""
+    global _tcp, _buffer_updated, _get_buffer
+    _buffer_updated, _get_buffer = tcp.buffer_updated, tcp.get_buffer
     _tcp = tcp
-    return {"buffer_updated": buffer_updated}
+    return {"get_buffer": get_buffer, "buffer_updated": buffer_updated}
 
 
 def stored(self, list adds):
@@ -67,6 +68,16 @@ def stored(self, list adds):
             handler.on_adds_stored(bookie_id, entry_ids)
         except Exception as error:
             _report_failed(handler, error)
+
+
+def get_buffer(self, sizehint):
+    """Twin of the definition."""
+    if not is_a(self, _tcp):
+        return _get_buffer(self, sizehint)
+    connection = got(self, _stream_at.connection)
+    if not is_a(connection, _connection):
+        return _get_buffer(self, sizehint)
+    return got(connection, _frames_at).get_buffer()
 
 
 def buffer_updated(self, nbytes):

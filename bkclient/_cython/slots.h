@@ -28,6 +28,21 @@ static inline unsigned int bk_version_of(PyObject *type)
     return ((PyTypeObject *)type)->tp_version_tag;
 }
 
+/* The value of an integer; raises OverflowError beyond 64 bits, TypeError for what is none. Most have one digit, and need no call. */
+static inline long long bk_number(PyObject *value)
+{
+    if (PyLong_CheckExact(value)) {
+#if PY_VERSION_HEX >= 0x030c0000
+        if (PyUnstable_Long_IsCompact((PyLongObject *)value))
+            return (long long)PyUnstable_Long_CompactValue((PyLongObject *)value);
+#else
+        if (Py_SIZE(value) == 1)
+            return (long long)((PyLongObject *)value)->ob_digit[0];
+#endif
+    }
+    return PyLong_AsLongLong(value);
+}
+
 static inline int bk_is_a(PyObject *value, PyObject *type)
 {
     return PyType_Check(type) && PyObject_TypeCheck(value, (PyTypeObject *)type);

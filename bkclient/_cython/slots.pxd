@@ -1,6 +1,5 @@
 """Slots of Python objects, read and written in place. Who calls has checked the type of the object."""
 
-from cpython.long cimport PyLong_AsLongLong
 from cpython.object cimport PyObject, PyTypeObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
 from cpython.tuple cimport PyTuple_SET_ITEM
@@ -10,6 +9,7 @@ cdef extern from "slots.h":
     PyObject **bk_slot(PyObject *owner, Py_ssize_t offset) nogil
     bint bk_is_a(object value, object owner)
     unsigned int bk_version_of(object owner)
+    long long bk_number(object value) except? -1
 
 
 cdef inline bint is_a(object value, object owner):
@@ -40,7 +40,7 @@ cdef inline object got(object owner, Py_ssize_t offset):
 
 cdef inline long long number(object owner, Py_ssize_t offset) except? -1:
     """The integer that the slot holds; OverflowError beyond 64 bits."""
-    return PyLong_AsLongLong(got(owner, offset))
+    return bk_number(got(owner, offset))
 
 
 cdef inline void put(object owner, Py_ssize_t offset, object value):

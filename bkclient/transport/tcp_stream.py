@@ -179,4 +179,4 @@ class Stream(RequestStream, asyncio.BufferedProtocol):
         return self._outgoing.size + (0 if self._transport is None else self._transport.get_write_buffer_size())
 
 
-has_twins("receiving", Stream, "buffer_updated", bind="bind_tcp")
+has_twins("receiving", Stream, "get_buffer", "buffer_updated", bind="bind_tcp")

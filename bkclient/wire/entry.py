@@ -35,12 +35,15 @@ from bkclient._core import has_twins
 from bkclient.entry import Entry
 from bkclient.errors import DigestMismatch
 from bkclient.ledger import DigestType
+from bkclient.wire.bodies import LENGTH_SIZE, Bodies
 from bkclient.wire.digest import DIGEST_SIZES, crc32_digest, crc32c_digest, digest_function, master_key
 
 __all__ = ["ENTRY_HEADER_SIZE", "LAC_HEADER_SIZE", "EntryCodec", "made_entry"]
 
 _ENTRY: Final = struct.Struct(">qqqq")
 _ENTRY_WITH_CRC32C: Final = struct.Struct(">qqqqI")
+#: The same with the length of the body before it, as in a batch.
+_PACKED_WITH_CRC32C: Final = struct.Struct(">iqqqqI")
 _LAC: Final = struct.Struct(">qq")
 
 #: Bytes of an entry before its digest.
@@ -124,6 +127,8 @@ class EntryCodec:
         """
         if self._digest is not crc32c_digest:
             return self.decode_each(entry_ids, bodies)
+        if type(bodies) is Bodies and bodies.number == len(entry_ids):
+            return self._decode_together(entry_ids, bodies)
         own_id, overhead, head_size = self.ledger_id, self.overhead, ENTRY_HEADER_SIZE
         extend, unpack = extend_crc32c, _ENTRY_WITH_CRC32C.unpack_from
         entries: list[Entry] = []
@@ -135,7 +140,38 @@ class EntryCodec:
             if extend(extend(0, body[:head_size]), payload) != digest or ledger_id != own_id or entry_id != expected:
                 break
             draft: Any = _Draft()  # as in made_entry()
-            draft.ledger_id = ledger_id
+            draft.ledger_id = own_id
+            draft.entry_id = entry_id
+            draft.payload = payload
+            draft.ledger_length = length
+            draft.last_add_confirmed = last_add_confirmed
+            draft.__class__ = Entry
+            entries.append(draft)
+        return entries
+
+    def _decode_together(self, entry_ids: Sequence[int], bodies: Bodies) -> list[Entry]:
+        """The same where bodies lie one after the other: each is read there, and nothing but its payload is cut out."""
+        own_id, overhead, head_size = self.ledger_id, self.overhead, ENTRY_HEADER_SIZE
+        extend, unpack = extend_crc32c, _PACKED_WITH_CRC32C.unpack_from
+        content, position = bodies.content, bodies.start
+        last = len(content) - LENGTH_SIZE - overhead
+        entries: list[Entry] = []
+        for expected in entry_ids:
+            if position > last:
+                break
+            size, ledger_id, entry_id, last_add_confirmed, length, digest = unpack(content, position)
+            start = position + LENGTH_SIZE
+            position = start + size
+            payload = content[start + overhead : position]
+            if (
+                size < overhead
+                or extend(extend(0, content[start : start + head_size]), payload) != digest
+                or ledger_id != own_id
+                or entry_id != expected
+            ):
+                break
+            draft: Any = _Draft()  # as in made_entry()
+            draft.ledger_id = own_id
             draft.entry_id = entry_id
             draft.payload = payload
             draft.ledger_length = length
@@ -182,5 +218,5 @@ has_twins(
     "encode_header",
     "decode",
     "decode_several",
-    knows=(Entry, crc32c_digest, crc32_digest, extend_crc32c, zlib.crc32),
+    knows=(Entry, Bodies, crc32c_digest, crc32_digest, extend_crc32c, zlib.crc32),
 )

@@ -9,6 +9,7 @@ themselves. A request is immutable once submitted and may be submitted to severa
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, IntFlag
 from typing import Final
@@ -332,7 +333,7 @@ class BatchReadResponse:
     status: Status
     ledger_id: int
     entry_id: int
-    bodies: tuple[bytes, ...] = field(default=(), repr=False)
+    bodies: Sequence[bytes] = field(default=(), repr=False)
 
 
 @dataclass(slots=True)

@@ -12,6 +12,7 @@ fencing read of one entry look alike in their answers, and must not be mixed up:
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import Final
 
 from google.protobuf.message import DecodeError
@@ -19,6 +20,7 @@ from google.protobuf.message import DecodeError
 from bkclient._core import has_twins
 from bkclient.errors import IllegalOperation
 from bkclient.wire import bookkeeper_pb2 as pb
+from bkclient.wire.bodies import bodies_from
 from bkclient.wire.digest import KEY_SIZE
 from bkclient.wire.envelope import EncodedAdd, EncodedRequest, ReceivedRequest
 from bkclient.wire.errors import MalformedMessage
@@ -398,25 +400,17 @@ def decode_response(content: bytes) -> tuple[bytes, Response]:
 
 
 def _decode_batch_response(content: bytes) -> tuple[bytes, BatchReadResponse]:
-    size = len(content)
-    if size < _BATCH_RESPONSE.size:
+    size, start = len(content), _BATCH_RESPONSE.size
+    if size < start:
         raise MalformedMessage(f"a version 2 batch read response of {size} bytes")
     _, _, _, number, ledger_id, entry_id, _ = _BATCH_RESPONSE.unpack_from(content)
     status = _STATUS_BY_NUMBER.get(number, Status.IO_ERROR)
-    bodies: list[bytes] = []
-    position = _BATCH_RESPONSE.size
-    while position < size:
-        if status is not Status.OK:
-            raise MalformedMessage("a failed version 2 batch read with entries")
-        if size - position < _LENGTH.size:
-            raise MalformedMessage("a version 2 batch read response with an incomplete entry length")
-        start = position + _LENGTH.size
-        (length,) = _LENGTH.unpack_from(content, position)
-        position = start + length
-        if length < 0 or position > size:
-            raise MalformedMessage(f"a version 2 batch read response with an entry of {length} bytes")
-        bodies.append(content[start:position])
-    return b"\x07" + content[24:32], BatchReadResponse(status, ledger_id, entry_id, tuple(bodies))
+    bodies: Sequence[bytes] = ()
+    if status is Status.OK:
+        bodies = bodies_from(content, start)
+    elif size > start:
+        raise MalformedMessage("a failed version 2 batch read with entries")
+    return b"\x07" + content[24:32], BatchReadResponse(status, ledger_id, entry_id, bodies)
 
 
 # Both sides.

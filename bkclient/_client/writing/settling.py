@@ -23,4 +23,10 @@ def settle(futures: dict[int, asyncio.Future[int]], entries: Sequence[NewEntry])
     return size
 
 
-has_twins("counting", sys.modules[__name__], "settle", bind="bind_settle")
+has_twins(
+    "counting",
+    sys.modules[__name__],
+    "settle",
+    bind="bind_settle",
+    knows=(asyncio.Future, asyncio.InvalidStateError),
+)

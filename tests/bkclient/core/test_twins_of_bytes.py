@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import random
+import struct
+from contextlib import suppress
 from typing import Any
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from bkclient._core import using_core
 from bkclient.entry import Entry
 from bkclient.ledger import DigestType
 from bkclient.wire import chunks, v2, v3
+from bkclient.wire.bodies import Bodies, bodies_from, count_in
 from bkclient.wire.entry import EntryCodec
 from bkclient.wire.messages import AddRequest, AddTemplate, ReadResponse, Status, WriteFlags
 from bkclient.wire.v2_read import ReadPacketEncoder
@@ -92,6 +96,51 @@ def test_several_entries_that_a_bookie_sends(
     )
     same_in_both(lambda: codec.decode_several(entry_ids, tuple(map(memoryview, bodies))))  # type: ignore[arg-type]
     same_in_both(lambda: codec.decode_several([*entry_ids, 1], bodies))
+
+
+@given(
+    st.data(),
+    DIGESTS,
+    st.lists(st.tuples(st.integers(0, 3), st.sampled_from([b"", b"a payload", bytes(1100)])), max_size=6),
+)
+def test_entries_of_a_batch(drawn: st.DataObject, digest: DigestType, entries: list[tuple[int, bytes]]) -> None:
+    codec = EntryCodec(7, digest, b"secret")
+    bodies = [codec.encode_header(number, -1, 9, payload) + payload for number, payload in entries]
+    content = drawn.draw(damaged(b"four" + b"".join(len(body).to_bytes(4, "big") + body for body in bodies)))
+
+    def decoded() -> Any:
+        packed = bodies_from(content, 4)[:drawn_count]
+        entry_ids = [number for number, _ in entries][: len(packed)]
+        found = codec.decode_several(entry_ids, packed)
+        assert len(entry_ids) < len(packed) or found == codec.decode_each(entry_ids, tuple(packed))
+        return len(packed), found
+
+    drawn_count = drawn.draw(st.none() | st.integers(0, 6))
+    same_in_both(decoded)
+
+
+@given(st.binary(max_size=40), st.integers(0, 45))
+@example(b"\0\0\0\2ab\0\0\0\0", 0)
+@example(b"\xff\xff\xff\xffab", 0)
+def test_bodies_that_are_counted(content: bytes, start: int) -> None:
+    same_in_both(lambda: count_in(content, start))
+
+
+@given(st.binary(max_size=200), st.integers(-9, 210), st.integers(0, 5))
+def test_places_of_bodies_that_nobody_looked_at(content: bytes, start: int, count: int) -> None:
+    """What is told of them is not believed: nothing outside of their bytes is read."""
+    codec = EntryCodec(7, DigestType.CRC32C, b"")
+    with using_core("cython"), suppress(struct.error):
+        assert codec.decode_several(range(count), Bodies(content, start, count)) == []
+
+
+@given(st.integers(0, 12_000), st.integers(0, 20))
+def test_sums_of_any_size(size: int, cut: int) -> None:
+    """Of three parts at once, and of what is left of them."""
+    payload = data(12_020, size % 7)[cut : cut + size]
+    for digest in (DigestType.CRC32C, DigestType.CRC32):
+        codec = EntryCodec(7, digest, b"")
+        same_in_both(lambda: codec.encode_header(1, 0, 9, payload))  # noqa: B023 - called at once
 
 
 # Frames of adds ----------------------------------------------------------------------------------------------------
