@@ -49,6 +49,8 @@ class LedgerTail:
         self._polls = polls
         self._plan = TailRead(first_entry_id, patience_s)
         self._window: ReadWindow | None = None
+        #: Entries that were read and not delivered yet, the next one last.
+        self._ready: list[Entry] = []
         self._poll: Poll | None = None
         self._poll_began = 0.0
         self._lac_read: asyncio.Future[int] | None = None
@@ -86,6 +88,9 @@ class LedgerTail:
                 return None
             if step is TailStep.LOST:
                 raise self._lost()
+            if self._ready and step is TailStep.READ:
+                plan.on_entry()
+                return self._ready.pop()
             try:
                 entry = await (self._read() if step is TailStep.READ else self._wait())
             except BookKeeperError as error:
@@ -126,11 +131,13 @@ class LedgerTail:
             if self._closed.done():
                 return None
             self._window = ReadWindow(reads, operation, next_entry_id, reads.read_ahead_entries, batches=True)
-        return await self._window.take(reads.view.last_add_confirmed)
+        self._ready = (await self._window.take_several(reads.view.last_add_confirmed))[::-1]
+        return self._ready.pop()
 
     async def _wait(self) -> Entry | None:
         """Wait for the next entry to be confirmed; it may come along."""
         reads, ledger, entry_id = self._reads, self._ledger, self._plan.next_entry_id
+        self._ready = []
         if self._window is not None:
             self._window.clear()
             self._window = None
@@ -190,6 +197,7 @@ class LedgerTail:
         await asyncio.wait((self._ledger.changed(), self._closed), timeout=pause_s, return_when=asyncio.FIRST_COMPLETED)
 
     def _drop(self) -> None:
+        self._ready = []
         if self._window is not None:
             self._window.clear()
             self._window = None

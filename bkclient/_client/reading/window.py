@@ -49,6 +49,7 @@ class ReadWindow:
         "_next",
         "_operation",
         "_outcomes",
+        "_pieces",
         "_reads",
         "_waiter",
         "is_cleared",
@@ -62,6 +63,8 @@ class ReadWindow:
         self._operation = operation
         #: What became of entries that were not taken yet: found, or being read by a call of their own.
         self._outcomes: dict[int, Entry | asyncio.Future[Entry]] = {}
+        #: What batches brought and was not taken yet, by the first entry of each.
+        self._pieces: dict[int, list[Entry]] = {}
         #: Batches under way.
         self._batches: set[BatchCall] = set()
         self._has_batches = batches and reads.has_batches and not operation.parallel and not operation.fails_fast
@@ -157,7 +160,7 @@ class ReadWindow:
         if self.is_cleared:
             return
         if batch.entries:
-            self.put_entries(batch.entries)
+            self._put_piece(batch.entries)
         first, count = batch.entry_id + len(batch.entries), batch.count - len(batch.entries)
         if batch.error is None:
             self._start(first, count)
@@ -195,6 +198,16 @@ class ReadWindow:
         if front in self._outcomes:
             self._wake()
 
+    def _put_piece(self, entries: Sequence[Entry]) -> None:
+        """As :meth:`put_entries`, for entries that follow each other; they are kept, and handed on, together."""
+        first = entries[0].entry_id
+        if first < self._front:
+            self.put_entries(entries)
+            return
+        self._pieces[first] = list(entries)
+        if first == self._front:
+            self._wake()
+
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
@@ -205,7 +218,11 @@ class ReadWindow:
         Raises its error if it cannot be read, and :class:`~bkclient.errors.IllegalOperation` if the window is cleared. A caller
         that is cancelled loses nothing: the next call is for the same entry.
         """
-        outcome = await self._outcome(last_entry_id)
+        await self._known(last_entry_id)
+        piece = self._pieces.pop(self._front, None)
+        if piece is not None:
+            self._keep(piece)
+        outcome = self._outcomes[self._front]
         if not isinstance(outcome, Entry):
             if not outcome.done():
                 await asyncio.wait((outcome,))  # not awaited itself: a caller that is cancelled would cancel it
@@ -221,23 +238,28 @@ class ReadWindow:
 
         A caller that is cancelled loses nothing if it was waiting.
         """
-        await self._outcome(last_entry_id)
+        await self._known(last_entry_id)
         outcomes = self._outcomes
-        entries: list[Entry] = []
-        for entry_id in range(self._front, self._front + max(1, self.limit // 2)):
-            outcome = outcomes.get(entry_id)
-            if not isinstance(outcome, Entry):
-                break
-            del outcomes[entry_id]
-            entries.append(outcome)
+        entries = self._pieces.pop(self._front, [])
+        if not entries:
+            for entry_id in range(self._front, self._front + max(1, self.limit // 2)):
+                outcome = outcomes.get(entry_id)
+                if not isinstance(outcome, Entry):
+                    break
+                del outcomes[entry_id]
+                entries.append(outcome)
         if not entries:
             return [await self.take(last_entry_id)]
         self._front += len(entries)
         self._note_size(max([len(entry.payload) for entry in entries]))
         return entries
 
-    async def _outcome(self, last_entry_id: int) -> Entry | asyncio.Future[Entry]:
-        """What became of the next entry, once that is known, having asked for others."""
+    def _keep(self, piece: list[Entry]) -> None:
+        """Keep each entry by itself."""
+        self._outcomes.update([(entry.entry_id, entry) for entry in piece])
+
+    async def _known(self, last_entry_id: int) -> None:
+        """Return once it is known what became of the next entry, having asked for others."""
         if 2 * (self._next - self._front) <= min(self.limit, self._affordable):
             self.fill(last_entry_id)
         if self._next == self._front and not self.is_cleared:
@@ -246,9 +268,8 @@ class ReadWindow:
             self._is_prepaid = True
             self.fill(last_entry_id)
         while not self.is_cleared and self._next > self._front:
-            outcome = self._outcomes.get(self._front)
-            if outcome is not None:
-                return outcome
+            if self._front in self._pieces or self._front in self._outcomes:
+                return
             self._waiter = self._reads.loop.create_future()
             await self._waiter
         raise self._cleared()
@@ -271,6 +292,7 @@ class ReadWindow:
             if not isinstance(outcome, Entry) and not outcome.cancel() and not outcome.cancelled():
                 outcome.exception()  # of an entry that nobody wants
         self._outcomes.clear()
+        self._pieces.clear()
         for batch in self._batches:
             batch.abandon()
         self._batches.clear()
@@ -284,6 +306,9 @@ class ReadWindow:
     def on_defect(self, error: Exception) -> None:
         """A handler raised; see :func:`~bkclient._client.defects.ends_operation`."""
         failure = defect(error, "a read", ledger_id=self._reads.codec.ledger_id, entry_id=self._front)
+        for piece in self._pieces.values():
+            self._keep(piece)
+        self._pieces.clear()
         for entry_id in range(self._front, self._next):
             if entry_id not in self._outcomes:
                 self._fail(entry_id, 1, failure)
