@@ -126,7 +126,8 @@ def _default_master() -> str | None:
 def _settings(master: str | None, scratch: Path, java_options: Sequence[str]) -> dict[str, str]:
     settings = {
         "spark.driver.extraJavaOptions": " ".join(java_options),
-        "spark.executor.extraJavaOptions": _TASK_OPTIONS,
+        # Those that come before what a user, or a cluster's own configuration, gives executors as further ones.
+        "spark.executor.defaultJavaOptions": _TASK_OPTIONS,
         # Dozens of small hash tables and sorts at a time: each takes at least a page.
         "spark.buffer.pageSize": "1m",
         "spark.ui.enabled": "false",
