@@ -25,9 +25,8 @@ import typer
 
 import bkclient
 from benchmarks.java_client import FastBuild, JavaClient, build_to_run
-from benchmarks.measuring import Result, machine, report
+from benchmarks.measuring import OURS, Result, machine, report
 from bkclient import BookKeeper, ClientConfig, LedgerWriter
-from bkclient._core import is_built
 from bkclient.metadata.base import BookieAddress
 from simbookie.processes import ProcessCluster
 from tests.interop.real_bookie import RealCluster
@@ -238,7 +237,7 @@ def a_bench(
     """What a run needs, for as long as the block lasts."""
     build, reason = build_to_run() if java else (None, "without Apache BookKeeper's client and bookies, as asked for")
     without = [reason] if reason else []
-    if not is_built():
+    if "compiled" not in OURS:
         without.append("without the compiled core: 'make core' builds it")
     wanted = tuple(kind for kind in kinds if kind == "ours" or build is not None)
     if not _MEMORY.is_dir() and "apache" in wanted:
