@@ -23,8 +23,8 @@ PAGE = (ROOT / "docs" / "reference" / "api.md").read_text(encoding="utf-8")
 PACKAGES = ("bkclient", "simbookie", "scenarios", "spark_analysis")
 #: A rule of docs/reference/conformance.md; they belong to machines and tests.
 RULE = re.compile(r"\b(?:API|DEL|DS|ERR|H|LAC|MD|NR|PL|R|REC|RO|T|W)-\d+\b")
-#: Mutants replace private code on purpose: a planted defect is one in the code that is shipped. Measurements have both cores take turns in
-#: one process, which nobody else has a use for.
+#: Mutants replace private code on purpose: a planted defect is one in the code that is shipped. Measurements
+#: have both cores take turns in one process, which nobody else has a use for.
 MAY_REACH_INSIDE = ("scenarios/mutants/", "benchmarks/measuring.py")
 
 
