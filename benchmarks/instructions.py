@@ -24,7 +24,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
@@ -71,14 +71,14 @@ class _Socket:
         self._sent = 0
 
     def writelines(self, buffers: list[bytes]) -> None:  # noqa: ARG002 - they are forgotten
-        self._sent = len(self._stream.connection.adds)
+        connection = self._stream.connection
+        self._sent = len(connection.adds) + connection.runs.outstanding
         self._loop.call_soon(self._answer)
 
     def _answer(self) -> None:
         connection = self._stream.connection
-        stored = list(itertools.islice(connection.adds, self._sent))
-        for at in range(0, len(stored), self._chunk):
-            self._feed(b"".join(stored[at : at + self._chunk]))
+        for chunk in list(_acknowledgements(connection, self._sent, self._chunk)):
+            self._feed(chunk)
         self._sent = 0
         if connection.reads:
             self._feed(b"".join([self._answer_to(key, read) for key, read in connection.reads.items()]))
@@ -129,6 +129,20 @@ class _Socket:
         return self if name == "socket" else None
 
     def setsockopt(self, *_: int) -> None: ...
+
+
+def _acknowledgements(connection: Any, count: int, most: int) -> Iterator[bytes]:
+    """Those of the first adds that are outstanding, ``most`` in a chunk; of runs in one slice, which takes next to nothing."""
+    adds = list(itertools.islice(connection.adds, count))
+    for at in range(0, len(adds), most):
+        yield b"".join(adds[at : at + most])
+    left, first = count - len(adds), connection.runs.first
+    for run in connection.runs:
+        size, end = run.frame_size, min(len(run.entry_ids), first + left)
+        for at in range(first, end, most):
+            yield run.acknowledgements[at * size : min(at + most, end) * size]
+        left -= end - first
+        first = 0
 
 
 class _Connector(TcpConnector):

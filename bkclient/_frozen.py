@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
-__all__ = ["FrozenDict"]
+__all__ = ["NO_ITEMS", "FrozenDict"]
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -39,3 +39,7 @@ class FrozenDict(dict[K, V]):
 
     __setitem__ = __delitem__ = __ior__ = _refuse
     update = setdefault = pop = popitem = clear = _refuse
+
+
+NO_ITEMS: Final[FrozenDict[Any, Any]] = FrozenDict()
+"""An empty one, for all who need none of their own."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Final, Self
 
-from bkclient._frozen import FrozenDict
+from bkclient._frozen import NO_ITEMS, FrozenDict
 
 __all__ = ["BookieId", "DigestType", "Ensemble", "Fragment", "LedgerMetadata", "LedgerState", "Versioned"]
 
@@ -66,7 +66,7 @@ class LedgerMetadata:
     digest_type: DigestType | None = DigestType.CRC32C
     password: bytes = field(default=b"", repr=False)
     has_password: bool = True
-    custom_metadata: Mapping[str, bytes] = field(default_factory=FrozenDict)
+    custom_metadata: Mapping[str, bytes] = NO_ITEMS
     format_version: int = 3
     ctime_ms: int | None = None
     creator_token: int = 0
@@ -74,7 +74,8 @@ class LedgerMetadata:
 
     def __post_init__(self) -> None:
         if type(self.custom_metadata) is not FrozenDict:
-            object.__setattr__(self, "custom_metadata", FrozenDict(self.custom_metadata))
+            custom_metadata = FrozenDict(self.custom_metadata) if self.custom_metadata else NO_ITEMS
+            object.__setattr__(self, "custom_metadata", custom_metadata)
         if not self.ensemble_size >= self.write_quorum_size >= self.ack_quorum_size >= 1:
             raise ValueError(
                 f"ledger {self.ledger_id}: sizes must satisfy ensemble {self.ensemble_size} >= write quorum "

@@ -13,7 +13,7 @@ from typing import Final
 
 from bkclient._client.arguments import check_flag, check_ledger_id, check_password, check_sizes, checked_digest_type
 from bkclient._client.core import ClientCore
-from bkclient._frozen import FrozenDict
+from bkclient._frozen import NO_ITEMS, FrozenDict
 from bkclient.config import ClientConfig
 from bkclient.errors import ArgumentError, IllegalOperation, LedgerExists, NotEnoughBookies, WriteOnReadOnlyBookie
 from bkclient.ledger import DigestType, Ensemble, Fragment, LedgerMetadata, Versioned
@@ -76,7 +76,7 @@ class NewLedger:
             digest_type=self.digest_type if has_secrets else None,
             password=self.password,
             has_password=has_secrets,
-            custom_metadata=self.custom_metadata or {},
+            custom_metadata=self.custom_metadata or NO_ITEMS,
             format_version=config.metadata.format_version,
             ctime_ms=ctime_ms,
         )
@@ -140,4 +140,4 @@ def _checked_custom_metadata(custom_metadata: Mapping[str, bytes] | None) -> Map
     for key, value in custom.items():
         if not isinstance(key, str) or not isinstance(value, bytes):  # type: ignore[redundant-expr]
             raise ArgumentError(f"custom_metadata must map str to bytes, got {key!r} and {value!r}")
-    return FrozenDict(custom)
+    return FrozenDict(custom) if custom else NO_ITEMS

@@ -42,12 +42,16 @@ cdef const unsigned char *_GOOD = b"\x02\x02\x00\x00\x00\x00\x00\x00"
 
 cdef object _max_lac_in = None
 cdef object _count_in = None
+cdef object _chunks = None
 cdef object _connection = None
 cdef object _frames = None
 cdef object _load = None
 cdef object _buffer_updated = None
 cdef object _get_buffer = None
 cdef Py_ssize_t _largest_buffer = 0
+cdef object _runs = None
+cdef object _is_whole_answer_to_add = None
+cdef object _add_told = None
 
 cdef struct _Place:
     void *adds
@@ -61,7 +65,7 @@ cdef struct FramesSlots:
     Py_ssize_t data, start, end, view, parts
 
 cdef struct ConnectionSlots:
-    Py_ssize_t adds, error, frames, load, wanted
+    Py_ssize_t adds, error, frames, load, runs, wanted
 
 cdef struct LoadSlots:
     Py_ssize_t requests, bytes
@@ -73,8 +77,8 @@ cdef ConnectionSlots _connection_at
 
 def bind(module, max_lac_in):
     """Learn what reads the LAC behind a body; returns the twins by name."""
-    global _max_lac_in
-    _max_lac_in = max_lac_in
+    global _max_lac_in, _chunks
+    _max_lac_in, _chunks = max_lac_in, module
     return {"taken": taken, "runs_of": runs_of, "bodies_in": bodies_in}
 
 
@@ -98,9 +102,10 @@ def bind_frames(frames, largest_buffer):
     return {"get_buffer": get_buffer}
 
 
-def bind_connection(connection, load):
-    """Learn of the classes of connections and loads; returns the twin by name."""
-    global _connection, _buffer_updated, _load
+def bind_connection(connection, load, runs, is_whole_answer_to_add, add_told):
+    """Learn of the classes of connections, loads and runs, and of functions; returns the twin by name."""
+    global _connection, _buffer_updated, _load, _runs, _is_whole_answer_to_add, _add_told
+    _runs, _is_whole_answer_to_add, _add_told = runs, is_whole_answer_to_add, add_told
     _load_at.requests = offset_of(load, "requests")
     _load_at.bytes = offset_of(load, "bytes")
     _load = load
@@ -108,6 +113,7 @@ def bind_connection(connection, load):
     _connection_at.error = offset_of(connection, "_error")
     _connection_at.frames = offset_of(connection, "frames")
     _connection_at.load = offset_of(connection, "load")
+    _connection_at.runs = offset_of(connection, "runs")
     _connection_at.wanted = offset_of(connection, "_wanted")
     _buffer_updated = connection.buffer_updated
     _connection = connection
@@ -135,30 +141,45 @@ def buffer_updated(self, size):
     """Twin of the definition."""
     cdef bytearray data
     cdef dict adds
-    cdef list acknowledged
+    cdef list acknowledged = [], told = []
     cdef const unsigned char *received
-    cdef Py_ssize_t start, end, position
+    cdef Py_ssize_t start, end, position = 0
     cdef long long total = 0
-    if not is_a(self, _connection):
+    if not is_a(self, _connection) or type(got(self, _connection_at.runs)) is not _runs:
         return _buffer_updated(self, size)
     frames = got(self, _connection_at.frames)
     if type(frames) is not _frames or got(frames, _frames_at.parts) is not None:
         return _buffer_updated(self, size)
     put(frames, _frames_at.end, got(frames, _frames_at.end) + size)
-    adds, data = got(self, _connection_at.adds), got(frames, _frames_at.data)
-    acknowledged = []
-    if not adds or got(self, _connection_at.wanted) or got(self, _connection_at.error) is not None:
-        return acknowledged
+    adds, data, runs = got(self, _connection_at.adds), got(frames, _frames_at.data), got(self, _connection_at.runs)
+    if not (adds or runs) or got(self, _connection_at.wanted) or got(self, _connection_at.error) is not None:
+        return told
     start, end = number(frames, _frames_at.start), min(number(frames, _frames_at.end), PyByteArray_GET_SIZE(data))
     assert start >= 0, "a buffer begins at its beginning"
     received = <const unsigned char *>PyByteArray_AS_STRING(data) + start
     if end - start <= PREFIX or received[0] or received[1] or received[2]:
-        return acknowledged
-    position = _taken(received, end - start, adds, acknowledged, &total)
-    if acknowledged:
-        put(frames, _frames_at.start, start + position)
-        _take_off(got(self, _connection_at.load), len(acknowledged), total)
-    return acknowledged
+        return told
+    if adds:
+        position = _taken(received, end - start, adds, acknowledged, &total)
+        if acknowledged:
+            put(frames, _frames_at.start, start + position)
+            _take_off(got(self, _connection_at.load), len(acknowledged), total)
+            told = _chunks.runs_of(acknowledged)
+    if runs:
+        _follow(self, frames, runs, PyBytes_FromStringAndSize(<const char *>received + position, end - start - position), told)
+    return told
+
+
+cdef int _follow(object connection, object frames, object runs, bytes chunk, list told) except -1:
+    position, count, size = runs.follow(chunk, told)
+    if count:
+        put(frames, _frames_at.start, number(frames, _frames_at.start) + position)
+        _take_off(got(connection, _connection_at.load), count, size)
+    if runs and _is_whole_answer_to_add(chunk, position):
+        connection.take_apart()
+        for token, added in connection.buffer_updated(0):
+            _add_told(told, token, added)
+    return 0
 
 
 cdef int _take_off(object load, Py_ssize_t requests, long long size) except -1:

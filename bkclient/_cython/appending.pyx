@@ -6,7 +6,6 @@ replaced, as tests and planted defects do, or where anything is out of the ordin
 changed.
 """
 
-from cpython.dict cimport PyDict_SetItem
 from cpython.object cimport PyObject
 from cpython.tuple cimport PyTuple_GET_ITEM
 
@@ -32,6 +31,8 @@ cdef object _open = None
 cdef object _members_of = None
 cdef object _try_append = None
 cdef object _running_loop = None
+cdef object _in_order = None
+cdef Py_ssize_t _queue_at = 0
 
 cdef object _last_ensemble = None
 cdef object _last_sizes = None
@@ -70,7 +71,7 @@ def bind(shell, dict classes, state, members_of, running_loop, known):
     ``state`` is that of a writer that is open, ``known`` the functions on the way.
     """
     global _shell, _sender, _core, _machine, _adds, _members, _window, _shared, _sizes, _open, _members_of, _try_append
-    global _running_loop, _is_closed_at, _late_at, _lac_at, _lap_at, _ensemble_at, _sizes_at, _write_sets_at, _ensemble_size_at
+    global _in_order, _queue_at, _running_loop, _is_closed_at, _late_at, _lac_at, _lap_at, _ensemble_at, _sizes_at, _write_sets_at, _ensemble_size_at
     _sender, _core, _machine, _adds = classes["sender"], classes["core"], classes["machine"], classes["adds"]
     _members, _window, _shared, _sizes = classes["members"], classes["window"], classes["shared"], classes["sizes"]
     _shell_at.machine = offset_of(shell, "machine")
@@ -96,6 +97,8 @@ def bind(shell, dict classes, state, members_of, running_loop, known):
     _line_at.max_entries = offset_of(_window, "max_entries")
     _line_at.max_bytes = offset_of(_window, "max_bytes")
     _line_at.shared = offset_of(_window, "shared")
+    _in_order = classes["futures"]
+    _queue_at = offset_of(_in_order, "queue")
     _is_closed_at = offset_of(_core, "is_closed")
     _late_at = offset_of(_members, "late")
     _lac_at = offset_of(_adds, "last_add_confirmed")
@@ -152,6 +155,7 @@ cdef inline bint _is_ordinary(object shell, object machine, object payload) exce
         and not got(got(machine, _machine_at.members), _late_at)
         and type(got(machine, _machine_at.adds)) is _adds
         and got(got(machine, _machine_at.options), _machine_at.entry_ids_given) is False
+        and type(got(shell, _shell_at.futures)) is _in_order
         and type(got(shell, _shell_at.window)) is _window
         and type(got(got(shell, _shell_at.window), _line_at.shared)) is _shared
     )
@@ -201,7 +205,7 @@ def try_append(self, payload):
     future = got(self, _shell_at.loop).create_future()
     adds = got(machine, _machine_at.adds)
     entry_id = got(adds, _lap_at) + 1
-    PyDict_SetItem(got(self, _shell_at.futures), entry_id, future)
+    got(got(self, _shell_at.futures), _queue_at).append(future)
     try:
         _append(self, adds, entry_id, payload)
     except Exception as error:

@@ -25,6 +25,8 @@ __all__ = ["CompiledCore", "build", "remove"]
 PACKAGE: Final = "bkclient/_cython"
 #: What building takes besides a C compiler.
 REQUIREMENTS: Final = ["Cython>=3.1,<4", "setuptools>=75"]
+#: Given whatever the environment says: an empty ``CFLAGS`` leaves a compiler without optimisation.
+OPTIMISED: Final = ["-O2", "-g0"]
 #: For memory errors to end the program that makes them (``make core-sanitized``).
 SANITIZED: Final = [
     "-fsanitize=address,undefined",
@@ -35,7 +37,7 @@ SANITIZED: Final = [
 ]
 
 
-def build(root: Path, target: Path, *, flags: Sequence[str] = ("-g0",)) -> list[Path]:
+def build(root: Path, target: Path, *, flags: Sequence[str] = OPTIMISED) -> list[Path]:
     """Compile the modules of the core beneath ``root``, the folder of the project, into the folder ``target``."""
     from Cython.Build import cythonize  # noqa: PLC0415 - nothing but building needs them
     from setuptools import Distribution, Extension  # noqa: PLC0415
@@ -106,4 +108,4 @@ if __name__ == "__main__":
     project = Path(__file__).resolve().parent.parent.parent
     remove(project)
     if "--remove" not in sys.argv:
-        build(project, project / PACKAGE, flags=SANITIZED if "--sanitized" in sys.argv else ("-g0",))
+        build(project, project / PACKAGE, flags=SANITIZED if "--sanitized" in sys.argv else OPTIMISED)

@@ -31,6 +31,9 @@ cdef object _acknowledge_all = None
 cdef object _complete = None
 cdef object _future = None
 cdef object _invalid_state = None
+cdef object _in_order = None
+cdef Py_ssize_t _first_at = 0
+cdef Py_ssize_t _queue_at = 0
 
 cdef struct AddsSlots:
     Py_ssize_t sizes, ensemble, defers_lac, head, lac, lap, length, pending
@@ -63,10 +66,11 @@ def bind(adds, add, entry):
     return {"push": push, "acknowledge_all": acknowledge_all, "complete": complete}
 
 
-def bind_settle(module, future, invalid_state):
-    """Learn of futures, and of what they raise when they are done; returns the twin by name."""
-    global _future, _invalid_state
-    _future, _invalid_state = future, invalid_state
+def bind_settle(module, future, invalid_state, in_order):
+    """Learn of futures, of what they raise when they are done, and of the class of those in order; returns the twin by name."""
+    global _future, _invalid_state, _in_order, _first_at, _queue_at
+    _queue_at, _first_at = offset_of(in_order, "queue"), offset_of(in_order, "first")
+    _future, _invalid_state, _in_order = future, invalid_state, in_order
     return {"settle": settle}
 
 
@@ -176,20 +180,19 @@ def complete(self):
     return done
 
 
-def settle(dict futures, entries):
+def settle(futures, entries):
     """Twin of the definition."""
     cdef Py_ssize_t size = 0
-    cdef PyObject *found
+    take = None
+    if type(futures) is _in_order and entries and entries[-1][0] + 1 == got(futures, _first_at) + len(entries):
+        take = got(futures, _queue_at).popleft
+        put(futures, _first_at, got(futures, _first_at) + len(entries))
     for entry in entries:
         if type(entry) is not _entry:
             raise TypeError(f"{type(entry).__name__} is no new entry")
         entry_id = <object>PyTuple_GET_ITEM(entry, 0)
         size += len(<object>PyTuple_GET_ITEM(entry, 1))
-        found = PyDict_GetItemWithError(futures, entry_id)
-        if found is NULL:
-            raise KeyError(entry_id)
-        future = <object>found
-        PyDict_DelItem(futures, entry_id)
+        future = futures.pop(entry_id) if take is None else take()
         if type(future) is not _future:
             if not future.done():
                 future.set_result(entry_id)

@@ -9,7 +9,6 @@ from bkclient._cython.slots cimport got, is_a, offset_of
 
 cdef object _stream = None
 cdef object _tcp = None
-cdef object _chunks = None
 cdef object _deliver = None
 cdef object _report_failed = None
 cdef object _working = None
@@ -27,9 +26,9 @@ cdef struct StreamSlots:
 cdef StreamSlots _stream_at
 
 
-def bind(stream, connection, chunks, deliver, report_failed, working, ok):
+def bind(stream, connection, deliver, report_failed, working, ok):
     """Learn of classes and functions; returns the twin by name. ``working`` is the state of a stream that answers."""
-    global _stream, _connection, _chunks, _deliver, _report_failed, _working, _ok, _stored_definition, _reads_at, _frames_at
+    global _stream, _connection, _deliver, _report_failed, _working, _ok, _stored_definition, _reads_at, _frames_at
     _stream_at.state = offset_of(stream, "state")
     _stream_at.numbers = offset_of(stream, "_numbers")
     _stream_at.number = offset_of(stream, "_number")
@@ -37,7 +36,7 @@ def bind(stream, connection, chunks, deliver, report_failed, working, ok):
     _stream_at.connection = offset_of(stream, "connection")
     _stream_at.owner = offset_of(stream, "_owner")
     _reads_at, _frames_at = offset_of(connection, "reads"), offset_of(connection, "frames")
-    _connection, _chunks, _deliver, _report_failed = connection, chunks, deliver, report_failed
+    _connection, _deliver, _report_failed = connection, deliver, report_failed
     _working, _ok, _stored_definition = working, ok, stream._stored
     _stream = stream
     return {"_stored": stored}
@@ -51,15 +50,15 @@ def bind_tcp(tcp):
     return {"get_buffer": get_buffer, "buffer_updated": buffer_updated}
 
 
-def stored(self, list adds):
+def stored(self, list told):
     """Twin of the definition."""
     if not is_a(self, _stream):
-        return _stored_definition(self, adds)
+        return _stored_definition(self, told)
     if got(self, _stream_at.state) is not _working:
         self._works()
     bookie_id = got(self, _stream_at.bookie_id)
     got(self, _stream_at.numbers)[bookie_id] = got(self, _stream_at.number)
-    for handler, entry_ids in _chunks.runs_of(adds):
+    for handler, entry_ids in told:
         if type(entry_ids) is not list:
             assert callable(handler), "requests are submitted with the function to call"
             _deliver(handler, bookie_id, entry_ids, _ok)

@@ -15,9 +15,12 @@ cdef object _load = None
 cdef object _outstanding = None
 cdef object _each = None
 cdef object _send = None
+cdef object _run = None
+cdef object _write_sets = None
+cdef Py_ssize_t _open_at = 0
 
 cdef struct SenderSlots:
-    Py_ssize_t streams, encoder, txn_ids, max_frame_size, timeout_s, replies
+    Py_ssize_t streams, encoder, txn_ids, max_frame_size, timeout_s, replies, makes_runs
 
 cdef struct StreamSlots:
     Py_ssize_t buffers, turn_began, connection, is_paused, has_expired, bookie_id
@@ -28,6 +31,10 @@ cdef struct ConnectionSlots:
 cdef struct LoadSlots:
     Py_ssize_t requests, bytes, max_requests, max_bytes
 
+cdef struct RunSlots:
+    Py_ssize_t frame_size, left, room, adds, sets
+
+cdef RunSlots _run_at
 cdef SenderSlots _sender_at
 cdef StreamSlots _stream_at
 cdef ConnectionSlots _connection_at
@@ -38,9 +45,17 @@ cdef object _seen_stream = None
 cdef object _seen_connection = None
 
 
-def bind(sender, each, stream, connection, load, outstanding):
+def bind(sender, each, stream, connection, load, outstanding, run, write_sets):
     """Learn of the classes and the definition; returns the twins by name."""
-    global _sender, _each, _send, _stream, _connection, _load, _outstanding, _given_up_at
+    global _sender, _each, _send, _stream, _connection, _load, _outstanding, _given_up_at, _run, _write_sets, _open_at
+    _sender_at.makes_runs = offset_of(sender, "_makes_runs")
+    _run_at.frame_size = offset_of(run, "frame_size")
+    _run_at.left = offset_of(run, "left")
+    _run_at.room = offset_of(run, "room")
+    _run_at.adds = offset_of(run, "adds")
+    _run_at.sets = offset_of(run, "sets")
+    _open_at = offset_of(write_sets, "run")
+    _run, _write_sets = run, write_sets
     _sender_at.streams = offset_of(sender, "_streams")
     _sender_at.encoder = offset_of(sender, "_encoder")
     _sender_at.txn_ids = offset_of(sender, "_txn_ids")
@@ -78,7 +93,7 @@ cdef bint sent_by(object sender, object bookies, object entry_id, object header,
     cdef PyObject *known
     cdef object streams, first, now, add, stream, connection, load, outstanding
     cdef tuple encoded
-    cdef dict write_sets = got(sender, _sender_at.streams)
+    write_sets = got(sender, _sender_at.streams)
     cdef list buffers
     cdef Py_ssize_t index
     cdef long long frame_size
@@ -97,6 +112,11 @@ cdef bint sent_by(object sender, object bookies, object entry_id, object header,
     first = <object>PyTuple_GET_ITEM(streams, 0)
     if type(first) is not _seen_stream:
         _see_stream(first)
+    if got(sender, _sender_at.makes_runs):
+        if _is_in_run(sender, write_sets, streams, frame, stored, entry_id, size, frame_size):
+            return True
+        for stream in <tuple>streams:
+            stream.connection.take_apart()
     now = got(first, _stream_at.turn_began) if got(first, _stream_at.buffers) else first.now
     add = (entry_id, got(sender, _sender_at.replies), now + got(sender, _sender_at.timeout_s), size)
     for index in range(PyTuple_GET_SIZE(streams)):
@@ -126,6 +146,31 @@ cdef bint sent_by(object sender, object bookies, object entry_id, object header,
             buffers = got(stream, _stream_at.buffers)
         for piece in <tuple>frame:
             PyList_Append(buffers, piece)
+    return True
+
+
+cdef inline bint _is_in_run(
+    object sender, object write_sets, object streams, object frame, object stored, object entry_id, object size, long long frame_size
+) except -1:
+    """Send the entry as the next of the open run, or of a new one; False if the connections take none."""
+    if type(write_sets) is not _write_sets:
+        raise TypeError(f"{type(write_sets).__name__} are no write sets")
+    run = got(write_sets, _open_at)
+    if (
+        type(run) is not _run
+        or number(run, _run_at.frame_size) != len(<bytes?>stored)
+        or number(run, _run_at.left) <= 0
+        or number(run, _run_at.room) <= 0
+        or streams not in <list?>got(run, _run_at.sets)
+    ):
+        run = sender._next_run(streams, len(<bytes?>stored))
+        if run is None:
+            return False
+        if type(run) is not _run:
+            raise TypeError(f"{type(run).__name__} is no open run")
+    PyList_Append(got(run, _run_at.adds), (entry_id, got(sender, _sender_at.replies), size, stored, frame, streams))
+    put(run, _run_at.left, number(run, _run_at.left) - 1)
+    put(run, _run_at.room, number(run, _run_at.room) - frame_size)
     return True
 
 

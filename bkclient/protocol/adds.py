@@ -33,7 +33,7 @@ from bkclient._core import has_twins
 from bkclient.errors import Code, Refusal
 from bkclient.ledger import BookieId, Ensemble
 from bkclient.protocol.quorum import QuorumSizes
-from bkclient.protocol.value import Value
+from bkclient.protocol.value import NOTHING, Value, own
 
 __all__ = ["Effect", "NewEntry", "PendingAdd", "PendingAdds", "Spans", "members_of"]
 
@@ -87,6 +87,9 @@ class PendingAdd(Value):
         self.has_quorum = False
 
 
+_unmade: Final[Callable[[type[PendingAdd]], PendingAdd]] = PendingAdd.__new__
+
+
 class Effect(Enum):
     """What a failure of a bookie means."""
 
@@ -130,7 +133,7 @@ class PendingAdds(Value):
         self.length = 0
         self.pending: dict[int, PendingAdd] = {}
         #: By which code each bookie failed last; for error messages.
-        self.failure_codes: dict[BookieId, int] = {}
+        self.failure_codes: dict[BookieId, int] = NOTHING
 
     # Entries -----------------------------------------------------------------------------------------------------
 
@@ -144,9 +147,12 @@ class PendingAdds(Value):
         assert self.last_add_confirmed <= self.last_add_acknowledged <= self.last_add_pushed, "LAC, head, LAP"
         entry_id = self.last_add_pushed = self.last_add_pushed + 1
         length = self.length = self.length + len(payload)
-        # Its own constructor is a Python function, which every entry would pay.
+        # As their own constructors, which are Python functions, and every entry would pay.
         entry = tuple.__new__(NewEntry, (entry_id, payload, header_lac, length))
-        self.pending[entry_id] = PendingAdd(entry)
+        add = self.pending[entry_id] = _unmade(PendingAdd)
+        add.entry = entry
+        add.acknowledged = add.failed = 0
+        add.has_quorum = False
         return entry
 
     def push_at(self, entry_id: int, payload: bytes, header_lac: int) -> NewEntry:
@@ -249,6 +255,7 @@ class PendingAdds(Value):
 
         Returns what that means, the bookie's position, and the add if it is not done.
         """
+        self.failure_codes = own(self.failure_codes)
         self.failure_codes[bookie_id] = code
         add = self.pending.get(entry_id)
         if add is None:
@@ -307,10 +314,11 @@ class PendingAdds(Value):
         done = []
         while (add := pending.get(head + 1)) is not None and add.has_quorum:
             head += 1
-            assert add.entry.entry_id == head, "entries are done one after the other"
             done.append(add.entry)
             del pending[head]
         if done:
+            assert head - done[0].entry_id + 1 == len(done), "entries are done one after the other"
+            assert done[-1].entry_id == head, "entries are done under their own ids"
             self.last_add_acknowledged = head
             if not self.defers_lac:
                 self.last_add_confirmed = head

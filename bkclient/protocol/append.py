@@ -29,7 +29,7 @@ from bkclient.protocol.machine import LedgerMachine
 from bkclient.protocol.quorum import QuorumSizes
 from bkclient.protocol.quorum_timeout import QuorumClock
 from bkclient.protocol.update import LocalMetadata, MetadataUpdate
-from bkclient.protocol.value import moved
+from bkclient.protocol.value import moved, own
 from bkclient.protocol.writer_state import HAS_ENDED, NEXT, WriterState
 
 __all__ = ["AppendMachine", "AppendPorts", "WriterState"]
@@ -222,6 +222,7 @@ class AppendMachine(LedgerMachine):
         if self.state in HAS_ENDED or self.options.delay_ensemble_change:
             return
         if not self.members.is_unreplaced(position, bookie_id) and not self.ports.is_ensemble_change_disabled():
+            self.members.late = own(self.members.late)
             self.members.late[position] = bookie_id
 
     def _on_add_failed(self, add: PendingAdd, position: int, bookie_id: BookieId, code: int) -> None:
@@ -315,7 +316,7 @@ class AppendMachine(LedgerMachine):
     def _request_change(self, failures: Mapping[int, BookieId], *, is_voluntary: bool = False) -> None:
         members = self.members
         if self.state is _CHANGING:
-            members.late.update(failures)  # W-28: merged when the running pass ends
+            members.late = {**members.late, **failures}  # W-28: merged when the running pass ends
             return
         merged = {**members.all_failures(), **failures}
         members.late = {}

@@ -7,7 +7,7 @@ from typing import Final
 
 from bkclient.errors import BookKeeperError, Code, error_for
 from bkclient.ledger import BookieId, Ensemble
-from bkclient.protocol.value import Value
+from bkclient.protocol.value import NOTHING, Value, own
 
 __all__ = ["BookieMemory", "ReplaceBookie", "error_because_of", "replace_failed"]
 
@@ -118,9 +118,9 @@ class BookieMemory(Value):
 
     def __init__(self) -> None:
         #: Bookies that have acknowledged nothing since they were given their place, or since they failed there.
-        self.unproven: dict[BookieId, None] = {}
+        self.unproven: dict[BookieId, None] = NOTHING
         #: How many entries the ledger must have before a bookie is offered a place again.
-        self._failed: dict[BookieId, int] = {}
+        self._failed: dict[BookieId, int] = NOTHING
 
     def last_resort(self, entries: int) -> list[BookieId]:
         """Bookies that failed and may be tried again in a ledger of so many ``entries``, if no other is left."""
@@ -132,11 +132,13 @@ class BookieMemory(Value):
 
     def note_failed(self, bookies: Iterable[BookieId], entries: int) -> None:
         """These failed at their places, when the ledger had so many ``entries``."""
+        self._failed = own(self._failed)
         for bookie_id in bookies:
             self._failed.setdefault(bookie_id, max(1, 2 * entries) if bookie_id in self.unproven else 0)
 
     def note_change(self, before: Ensemble, after: Ensemble, unreplaced: Iterable[BookieId]) -> None:
         """The ensemble changed; ``unreplaced`` failed and are members still."""
+        self._failed, self.unproven = own(self._failed), own(self.unproven)
         for bookie_id in after:
             if bookie_id not in before:
                 self._failed.pop(bookie_id, None)

@@ -22,7 +22,7 @@ from bkclient.protocol.adds import PendingAdds
 from bkclient.protocol.append_options import AppendOptions
 from bkclient.protocol.ensemble import BookieMemory, ReplaceBookie, replace_failed
 from bkclient.protocol.intents import ReplaceBookies
-from bkclient.protocol.value import Value
+from bkclient.protocol.value import NOTHING, Value
 
 __all__ = ["EnsembleChange", "Membership", "Resends"]
 
@@ -60,9 +60,9 @@ class Membership(Value):
         #: How many passes there were.
         self.passes = 0
         #: Failures that no add waits for, or that came during a change.
-        self.late: dict[int, BookieId] = {}
+        self.late: dict[int, BookieId] = NOTHING
         #: Bookies that failed and stayed, because they could not be replaced.
-        self.unreplaced: dict[int, BookieId] = {}
+        self.unreplaced: dict[int, BookieId] = NOTHING
 
     def is_unreplaced(self, position: int, bookie_id: BookieId) -> bool:
         """Whether the bookie failed there before, could not be replaced, and it has acknowledged nothing since."""

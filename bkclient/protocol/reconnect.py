@@ -31,7 +31,7 @@ from bkclient.errors import BookKeeperError, Code, error_for
 from bkclient.ledger import BookieId, LedgerState, Versioned
 from bkclient.protocol.append import AppendMachine
 from bkclient.protocol.force import ForceMachine
-from bkclient.protocol.value import Value, moved
+from bkclient.protocol.value import NOTHING, Value, moved, own
 
 __all__ = ["CheckState", "ReconnectCheck", "ReconnectPorts"]
 
@@ -121,7 +121,7 @@ class ReconnectCheck(Value):
         self.writer = writer
         self.ports = ports
         #: Those whose answers are held, by number.
-        self.forces: dict[int, ForceMachine] = {}
+        self.forces: dict[int, ForceMachine] = NOTHING
         self.state = CheckState.IDLE
         self._give_up_after_s = give_up_after_s
         #: Number of the connection, bookie, and what the answer is about: an entry, or minus a force's number; as they came.
@@ -153,6 +153,7 @@ class ReconnectCheck(Value):
         number = next((n for n, known in self.forces.items() if known is force), 0)
         if number == 0:
             number = max(self.forces, default=0) + 1
+            self.forces = own(self.forces)
             self.forces[number] = force
         self._hold(bookie_id, -number)
 

@@ -21,7 +21,7 @@ from typing import NoReturn, Protocol
 from bkclient.errors import BookKeeperError, Code, error_for
 from bkclient.ledger import BookieId, LedgerMetadata, Versioned
 from bkclient.protocol.intents import Choose, Intent
-from bkclient.protocol.value import Value
+from bkclient.protocol.value import NOTHING, Value, own
 
 __all__ = ["LocalMetadata", "MetadataUpdate", "ReadMetadata", "UpdateHandle", "UpdateOwner", "WriteMetadata"]
 
@@ -104,12 +104,13 @@ class LocalMetadata(Value):
 
     def __init__(self, value: Versioned) -> None:
         self.value = value
-        self._updates: dict[int, MetadataUpdate] = {}
+        self._updates: dict[int, MetadataUpdate] = NOTHING
         self._begun = 0
 
     def begin(self, intent: Intent, choose: Choose = _no_choice, *, max_attempts: int = _MAX_ATTEMPTS) -> int:
         """Begin an update; returns its number."""
         self._begun += 1
+        self._updates = own(self._updates)
         update = self._updates[self._begun] = MetadataUpdate(intent, self.value, max_attempts)
         update.evaluate(self.value, choose)
         return self._begun

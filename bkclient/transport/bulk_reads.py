@@ -51,6 +51,8 @@ class LedgerReadSender(EachRead):
         if stream is None:
             stream = self._find(bookie_id)
         sent = 0
+        if stream is not None and stream.run is not None:
+            stream.run.end()
         if stream is not None and not (stream.is_paused and stream.is_overfull):
             deadline = stream.now + self._timeout_s
             frames = stream.connection.send_reads(self._encoder, self._ledger_id, entry_ids, replies, deadline)

@@ -3,9 +3,8 @@
 A :class:`BookieLink` lives as long as the transport. Its connections are lanes, of which there is one unless protocol version 2
 needs more (:mod:`bkclient.transport.lanes`). A lane is *connecting* first: one task makes the connection, by the transport's
 :class:`Connector`; requests wait, and fail together if it fails (W-47). Then it is *connected*: a
-:class:`~bkclient.transport.request_stream.RequestStream` sends requests and receives answers. When that ends, for whatever
-reason, all that was outstanding on it fails. The next request for which there is no lane begins another one, unless the link is
-backing off: then requests fail at once.
+:class:`~bkclient.transport.request_stream.RequestStream` sends requests and receives answers. When that ends, all that was
+outstanding on it fails. The next request without a lane begins another one, unless the link backs off: then requests fail.
 
 A connection counts as working once its first answer has arrived: a bookie that is starting up accepts connections and closes
 them, and has to be backed off from as one that refuses them.
@@ -33,6 +32,7 @@ from bkclient.observability.stats import (
 from bkclient.transport.base import ReplyHandler
 from bkclient.transport.handshake import refusal_in
 from bkclient.transport.lanes import Lanes
+from bkclient.transport.open_run import WriteSets
 from bkclient.transport.request_stream import RequestStream, StreamOwner, deliver, reason_of
 from bkclient.transport.tcp_config import TcpTransportConfig
 from bkclient.wire import v2
@@ -82,11 +82,11 @@ class Routes:
 
     def __init__(self) -> None:
         self.version = 0
-        self._write_sets: dict[int, dict[tuple[str, ...], tuple[RequestStream, ...]]] = {}
+        self._write_sets: dict[int, WriteSets] = {}
 
-    def write_sets(self, channel: int) -> dict[tuple[str, ...], tuple[RequestStream, ...]]:
+    def write_sets(self, channel: int) -> WriteSets:
         """The streams to write sets over one channel, as far as anybody has looked for them; emptied whenever routes change."""
-        return self._write_sets.setdefault(channel, {})
+        return self._write_sets.setdefault(channel, WriteSets())
 
     def changed(self) -> None:
         """Requests go over other streams now."""
@@ -167,6 +167,8 @@ class BookieLink:
     @property
     def pending_requests(self) -> int:
         """Requests without an outcome."""
+        if self._main is not None:
+            self._main.end_run()
         return self.load.requests
 
     @property

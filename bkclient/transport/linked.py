@@ -27,6 +27,7 @@ from bkclient.observability.log import LogThrottle
 from bkclient.observability.stats import BookieStats
 from bkclient.transport.base import ReplyHandler
 from bkclient.transport.link import BookieLink, Connector, LinkContext, Routes
+from bkclient.transport.open_run import WriteSets
 from bkclient.transport.request_stream import RequestStream, deliver
 from bkclient.transport.tcp_config import TcpTransportConfig
 from bkclient.wire.messages import (
@@ -128,7 +129,7 @@ class LinkTransport:
                 self._links_to.setdefault(bookie_id, []).append(link)
             link.submit(request, reply_to)
 
-    def write_sets_of(self, ledger_id: int) -> dict[tuple[str, ...], tuple[RequestStream, ...]]:
+    def write_sets_of(self, ledger_id: int) -> WriteSets:
         """See :class:`~bkclient.transport.bulk.Links`."""
         return self._context.routes.write_sets(ledger_id % self._channels)
 
@@ -142,7 +143,7 @@ class LinkTransport:
 
     def pending_requests(self, bookie_id: str) -> int:
         """How many requests to the bookie have no outcome yet."""
-        return sum([link.load.requests for link in self._links_to.get(bookie_id, ())])
+        return sum([link.pending_requests for link in self._links_to.get(bookie_id, ())])
 
     def is_writable(self, bookie_id: str) -> bool:
         """Whether none of the connections to the bookie is over its high-water mark."""

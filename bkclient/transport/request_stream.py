@@ -19,13 +19,13 @@ from bkclient.transport.base import ReplyHandler
 from bkclient.transport.reads import ReadReplies
 from bkclient.transport.stream_state import NEXT, StreamState
 from bkclient.transport.tcp_config import TcpTransportConfig
-from bkclient.wire import chunks
-from bkclient.wire.connection import Answer, ClientConnection, FoundBody, SentAdd
+from bkclient.wire.connection import Answer, ClientConnection, FoundBody
 from bkclient.wire.errors import FrameTooLarge
 from bkclient.wire.messages import Operation, Request, Response, Status, code_for_status
 from bkclient.wire.outstanding import KeyInUse
+from bkclient.wire.runs import Acknowledged, Run
 
-__all__ = ["Handler", "RequestStream", "StreamOwner", "deliver", "reason_of"]
+__all__ = ["Handler", "RequestStream", "StreamOwner", "TurnsRun", "deliver", "reason_of"]
 
 
 Handler = ReplyHandler | AddReplies | ReadReplies
@@ -69,6 +69,14 @@ def report_failed(handler: object, error: Exception) -> None:
 def reason_of(error: BaseException) -> str:
     """What an exception says, or at least its name: a timeout says nothing."""
     return str(error) or type(error).__name__
+
+
+class TurnsRun(Protocol):
+    """Adds of this turn that are not registered yet: see :class:`~bkclient.transport.open_run.OpenRun`."""
+
+    def end(self) -> None:
+        """Register them, and hand over their frames."""
+        ...
 
 
 class StreamOwner(Protocol):
@@ -125,6 +133,7 @@ class RequestStream(ABC):
         "connection",
         "has_expired",
         "is_paused",
+        "run",
         "state",
         "turn_began",
     )
@@ -149,6 +158,8 @@ class RequestStream(ABC):
         self.buffers: list[Any] = []
         #: When the first of them was.
         self.turn_began = 0.0
+        #: The last adds of this turn, if they go to a whole write set: they are in the buffers, and outstanding, when it ends.
+        self.run: TurnsRun | None = None
         self._scan: asyncio.TimerHandle | None = None
         #: Whether the socket takes no more at present.
         self.is_paused = False
@@ -171,6 +182,8 @@ class RequestStream(ABC):
     def submit(self, request: Request, reply_to: ReplyHandler) -> None:
         """Encode ``request`` for the flush at the end of this turn of the loop."""
         assert self.state is _WORKING or self.state is _ESTABLISHED, "requests are for a connection that stands"
+        if self.run is not None:
+            self.run.end()
         if self._load.is_full or (self.is_paused and self.is_overfull):
             self._owner.fail(request, reply_to, Code.TOO_MANY_REQUESTS)
             return
@@ -197,6 +210,34 @@ class RequestStream(ABC):
         if not self.buffers:
             self.turn_began = self._loop.time()
         return self.turn_began
+
+    def end_run(self) -> None:
+        """Take what is in the open run as submitted, before anything else is sent or looks at what is outstanding."""
+        if self.run is not None:
+            self.run.end()
+
+    @property
+    def takes_adds(self) -> bool:
+        """Whether no limit is reached."""
+        return not self._load.is_full and not (self.has_expired and self.is_paused and self.is_overfull)
+
+    def join_run(self, run: TurnsRun) -> None:
+        """What follows goes into this run."""
+        assert self.run is None, "a connection has one open run"
+        self.run = run
+        if not self.buffers:
+            self.begin_turn()
+
+    def leave_run(self, run: Run[Handler] | None, buffers: list[bytes]) -> None:
+        """The open run has ended with these adds and frames."""
+        self.run = None
+        if run is not None:
+            self.connection.send_run(run)
+            self.buffers += buffers
+
+    def send_now(self) -> None:
+        """Send what was submitted in this turn before its end."""
+        self._flush()
 
     def begin_turn(self) -> None:
         """The first buffers of this turn of the loop are about to be taken; they leave at its end."""
@@ -226,7 +267,8 @@ class RequestStream(ABC):
     def counts(self) -> tuple[object, ...]:
         """What no request comes, goes or is left without a timer without changing; takes the same time however many there are."""
         connection = self.connection
-        return self._scan is None, len(connection.outstanding.entries), len(connection.adds), len(connection.reads)
+        adds = len(connection.adds), len(connection.runs), connection.runs.first
+        return self._scan is None, len(connection.outstanding.entries), adds, len(connection.reads)
 
     # For subclasses
 
@@ -267,14 +309,14 @@ class RequestStream(ABC):
             except Exception as error:  # noqa: BLE001 - as in deliver(), whose call would cost every answer
                 report_failed(handler, error)
 
-    def _stored(self, adds: list[SentAdd[Handler]]) -> None:
-        """Tell of adds that were acknowledged, those of one writer that come one after the other together."""
+    def _stored(self, told: list[Acknowledged[Handler]]) -> None:
+        """Tell of adds that were acknowledged."""
         if self.state is not _WORKING:
             self._works()
         self._numbers[self.bookie_id] = self._number
         bookie_id = self.bookie_id
         handler: Any  # cast() is a function, which every run would call
-        for handler, entry_ids in chunks.runs_of(adds):
+        for handler, entry_ids in told:
             if not isinstance(entry_ids, list):
                 assert callable(handler), "requests are submitted with the function to call"
                 deliver(handler, bookie_id, entry_ids, Code.OK)
@@ -311,6 +353,7 @@ class RequestStream(ABC):
         """The connection is of no more use: everything outstanding ends with ``code``. Idempotent."""
         if not self._stands:
             return
+        self.end_run()
         was_working = self.state is _WORKING
         self._become(_DETACHED)
         if self._scan is not None:
@@ -337,6 +380,8 @@ class RequestStream(ABC):
 
     def _expire(self) -> None:
         self._scan = None
+        if self.run is not None:
+            self.run.end()
         expired = self.connection.expire(self._loop.time())
         if self.connection.outstanding_requests:
             self._look_later()
@@ -353,5 +398,5 @@ has_twins(
     "receiving",
     RequestStream,
     "_stored",
-    knows=(ClientConnection, chunks, deliver, report_failed, _WORKING, Code.OK),
+    knows=(ClientConnection, deliver, report_failed, _WORKING, Code.OK),
 )

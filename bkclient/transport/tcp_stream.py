@@ -147,8 +147,10 @@ class Stream(RequestStream, asyncio.BufferedProtocol):
         return Code.BOOKIE_NOT_AVAILABLE if refusal is None else refusal
 
     def _flush(self) -> None:
+        if self.run is not None:
+            self.run.end()
         buffers, self.buffers = self.buffers, []
-        if self._transport is None or not self._stands:
+        if self._transport is None or not self._stands or not buffers:
             return
         # What is sent is outstanding, so as long as little is outstanding nothing has to be added up.
         most = self._outgoing.chunk_bytes

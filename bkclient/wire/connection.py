@@ -18,6 +18,9 @@ Adds are most of what is sent, and that an entry was stored is most of what is a
 when an add is sent (:class:`~bkclient.wire.envelope.EncodedRequest`), so outstanding adds are kept under it:
 :meth:`ClientConnection.acknowledged` looks up frame after frame as it is, in whatever order they come. Any other answer to
 an add goes the way of all answers. An add may be encoded once and registered with the connections to its whole write set.
+Adds that follow each other are registered together, as a run (:meth:`ClientConnection.send_run`, version 3 only), and what
+arrives is compared with what is next. That order is likely, and no more: where answers come in another one, or an add fails, the
+runs are taken apart into adds that are looked up.
 
 Ordinary reads have a method of their own as well: :meth:`ClientConnection.send_reads` takes any number of them, and
 :meth:`ClientConnection.found` takes good answers out of what was received, compared and not decoded
@@ -42,6 +45,7 @@ from bkclient.wire.errors import FrameTooLarge, MalformedMessage, WireError
 from bkclient.wire.framing import DEFAULT_MAX_FRAME_SIZE, PREFIX_SIZE, FrameBuffer, frame
 from bkclient.wire.messages import AddRequest, AddResponse, Operation, ReadRequest, Request, Response, Status
 from bkclient.wire.outstanding import KeyInUse, Load, Outstanding
+from bkclient.wire.runs import Acknowledged, Run, Runs, add_told
 
 __all__ = ["Answer", "ClientConnection", "FoundBody", "SentAdd", "SentRead"]
 
@@ -103,6 +107,7 @@ class ClientConnection(Generic[Token]):
         "outstanding",
         "protocol_version",
         "reads",
+        "runs",
         "unmatched_answers",
     )
 
@@ -123,6 +128,8 @@ class ClientConnection(Generic[Token]):
         self.outstanding: Outstanding[_Entry[Token]] = Outstanding(keys_recur=protocol_version == 2)
         #: Which adds await their answer here, by the frame that says that the entry was stored.
         self.adds: dict[bytes, SentAdd[Token]] = {}
+        #: Runs of adds that await their answers here, in this order. They were sent after everything in :attr:`adds`.
+        self.runs: Runs[Token] = Runs()
         #: Which reads that :meth:`send_reads` registered await their answer here, by their match bytes.
         self.reads: dict[bytes, SentRead[Token]] = {}
         #: Keys that were wanted when their request was answered or given up, until the owner takes them out.
@@ -140,7 +147,8 @@ class ClientConnection(Generic[Token]):
     @property
     def outstanding_requests(self) -> int:
         """How many requests await their answer here."""
-        return len(self.outstanding) + len(self.adds) + len(self.reads)
+        in_runs = self.runs.outstanding if self.runs else 0
+        return len(self.outstanding) + len(self.adds) + len(self.reads) + in_runs
 
     @property
     def outstanding_bytes(self) -> int:
@@ -177,6 +185,8 @@ class ClientConnection(Generic[Token]):
 
         False, and nothing is registered, if the load is full or the key in use. The caller has checked the size of the frame.
         """
+        if self.runs:
+            self.take_apart()
         load = self.load
         if load.requests >= load.max_requests or load.bytes >= load.max_bytes:
             return False
@@ -187,6 +197,24 @@ class ClientConnection(Generic[Token]):
         load.requests += 1
         load.bytes += add[3]
         return True
+
+    def send_run(self, run: Run[Token]) -> None:
+        """Register a run of adds with new transaction ids; in version 3, where no key is ever in use.
+
+        The caller has seen to it that the load takes them, and has checked the sizes of the frames.
+        """
+        assert not self.outstanding.keys_recur, "a key of version 2 may be in use"
+        self.runs.append(run)
+        self.load.requests += len(run.entry_ids)
+        self.load.bytes += run.bytes
+
+    def take_apart(self) -> None:
+        """Keep each add of the runs under its acknowledgement, for what is not in the order in which they were sent."""
+        self.adds.update(self.runs.take())
+
+    def awaited(self) -> list[bytes]:
+        """The frames that will acknowledge the adds that are outstanding here, in the order in which they were sent."""
+        return [*self.adds, *[frame for frame, _ in self.runs.adds()]]
 
     def is_free_for(self, acknowledgement: bytes) -> bool:
         """Whether no answer that an add of other bytes awaits, or was given up with, has the key of ``acknowledgement``."""
@@ -231,19 +259,34 @@ class ClientConnection(Generic[Token]):
         """Where the next received bytes belong; see :meth:`buffer_updated`."""
         return self.frames.get_buffer()
 
-    def buffer_updated(self, size: int) -> list[SentAdd[Token]]:
+    def buffer_updated(self, size: int) -> list[Acknowledged[Token]]:
         """``size`` bytes were received into the start of :meth:`get_buffer`: the adds that the first of them acknowledge.
 
-        Their answers go up to the first that says anything else; :meth:`answers` has it and what follows.
+        Their answers go up to the first that says anything else; :meth:`answers` has it and what follows. Those that come one
+        after the other for one token are together.
         """
         self.frames.commit(size)
-        if not self.adds or self._wanted or self._error is not None:
+        if not (self.adds or self.runs) or self._wanted or self._error is not None:
             return []
-        acknowledged, position, size = chunks.taken(self.frames.small(), self.adds)
-        if acknowledged:
-            self.frames.skip(position)
-            self.load.take_off(size, len(acknowledged))
-        return acknowledged
+        chunk = self.frames.small()
+        told: list[Acknowledged[Token]] = []
+        if self.adds:
+            acknowledged, position, size = chunks.taken(chunk, self.adds)
+            if acknowledged:
+                self.frames.skip(position)
+                self.load.take_off(size, len(acknowledged))
+                told = chunks.runs_of(acknowledged)
+                chunk = chunk[position:]
+        if self.runs:
+            position, count, size = self.runs.follow(chunk, told)
+            if count:
+                self.frames.skip(position)
+                self.load.take_off(size, count)
+            if self.runs and v3.is_whole_answer_to_add(chunk, position):
+                self.take_apart()
+                for token, added in self.buffer_updated(0):
+                    add_told(told, token, added)
+        return told
 
     def found(self) -> list[tuple[Token, list[FoundBody]]]:
         """The good answers to what :meth:`send_reads` registered, up to the first that is anything else.
@@ -279,6 +322,8 @@ class ClientConnection(Generic[Token]):
         then what :meth:`send_reads` registered, and each in the order in which they were sent.
         """
         outstanding, adds = self.outstanding, self.adds
+        if self.runs and any(run.deadline <= now for run in self.runs):
+            self.take_apart()
         expired: list[tuple[Request | int, Token]] = []
         due = [(key, entry) for key, entry in outstanding.entries.items() if entry is not None and entry[2] <= now]
         for key, entry in due:
@@ -315,6 +360,11 @@ class ClientConnection(Generic[Token]):
         assert len(sizes) == len(outstanding), "a request that was given up is counted"
         if self.adds:
             sizes += [add[3] for add in self.adds.values()]
+        if self.runs:
+            sizes += self.runs.sizes()
+            if self.adds:
+                ids = [v3.txn_id_of(v3.match_of_acknowledgement(frame)) for frame in self.awaited()]
+                assert ids == sorted(ids), "runs were sent after all other adds"
         if self.reads:
             sizes += [read[4] for read in self.reads.values()]
         size = sum(sizes)
@@ -341,12 +391,14 @@ class ClientConnection(Generic[Token]):
             for content in frames:
                 whole = frame(content) if len(content) <= _LARGEST_ACKNOWLEDGEMENT else b""
                 add = adds.pop(whole, None)
+                if add is None and self.runs:
+                    add = self.runs.answered(whole)
                 if add is not None:
                     self._settle(match_of(whole), add[3])
                     yield add[0], add[1], Status.OK, None
                     continue
                 match, response = self._dialect.decode_response(content)
-                add = self._answered_add(match, response) if adds else None
+                add = self._answered_add(match, response) if adds or self.runs else None
                 if add is not None:
                     self._settle(match, add[3])
                     yield add[0], add[1], response.status, None
@@ -379,6 +431,8 @@ class ClientConnection(Generic[Token]):
         """The add that ``response`` belongs to, which says that it was not carried out, or so in other bytes."""
         if response.operation is not Operation.ADD_ENTRY:
             return None
+        if self.runs:
+            self.take_apart()
         acknowledgement = self._dialect.acknowledgement_of(match, response)
         if acknowledgement is not None and acknowledgement in self.adds:
             return self.adds.pop(acknowledgement)
@@ -397,7 +451,13 @@ class ClientConnection(Generic[Token]):
         return self.adds.pop(found)  # a refusal need not name any
 
 
-has_twins("answers", ClientConnection, "buffer_updated", bind="bind_connection", knows=(Load,))
+has_twins(
+    "answers",
+    ClientConnection,
+    "buffer_updated",
+    bind="bind_connection",
+    knows=(Load, Runs, v3.is_whole_answer_to_add, add_told),
+)
 
 
 def _request_of(read: SentRead[Token]) -> ReadRequest:

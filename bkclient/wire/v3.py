@@ -54,6 +54,7 @@ from bkclient.wire.v3_add import (
     encode_add_request,
     encode_add_response,
     header_field,
+    is_whole_answer_to_add,
     match_of_acknowledgement,
     txn_id_of,
     varint,
@@ -67,6 +68,7 @@ __all__ = [
     "encode_refusal",
     "encode_request",
     "encode_response",
+    "is_whole_answer_to_add",
     "match_of_acknowledgement",
     "txn_id_of",
 ]

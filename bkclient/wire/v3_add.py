@@ -25,6 +25,7 @@ __all__ = [
     "encode_add_request",
     "encode_add_response",
     "header_field",
+    "is_whole_answer_to_add",
     "match_of_acknowledgement",
     "txn_id_of",
     "varint",
@@ -34,6 +35,8 @@ _PACK_PREFIX: Final = struct.Struct(">I").pack
 _ADD: Final = int(Operation.ADD_ENTRY)
 #: Where the transaction id stands in match bytes.
 _TXN_AT: Final = 7
+#: What stands before it, but for a length, in that of an add.
+_ADD_MATCH: Final = b"\x08\x03\x10%c\x18" % _ADD
 _RECOVERY_ADD: Final = b"\xa0\x06\x01"  # flag, field 100
 
 
@@ -58,8 +61,8 @@ def varint(value: int) -> bytes:
     return _CONTINUED[value & 0x3FFF] + (_SHORT[rest] if rest < _SHORT_MAX else varint(rest))
 
 
-#: Sizes of a frame, and what stands in it at its beginning, and in its acknowledgement until the transaction id.
-_Parts = tuple[tuple[int, int, int], bytes, bytes]
+#: Sizes of a frame, and what stands in it at its beginning, and in its acknowledgement until the transaction id; bytes in all.
+_Parts = tuple[tuple[int, int, int], bytes, bytes, int]
 
 #: Of an id, what is above its lowest 14 bits; negative ones are taken as unsigned.
 _REST_MASK: Final = (1 << 50) - 1
@@ -92,6 +95,7 @@ class AddEncoder:
         "_after_entry",
         "_after_txn",
         "_laid_out",
+        "_size",
         "_start",
         "_status",
         "_tail",
@@ -120,7 +124,7 @@ class AddEncoder:
         acknowledgement = b"".join((self._until_ledger, txn, self._status, entry))
         tail = self._tail
         buffers = (start, payload, tail) if tail else (start, payload)
-        return buffers, acknowledgement, len(start) + len(payload) + len(tail)
+        return buffers, acknowledgement, self._size
 
     def _lay_out(self, body_size: int, txn_size: int, entry_size: int) -> None:
         """Note what stands before, between and after the ids in frames with these sizes, and in their acknowledgements."""
@@ -138,8 +142,8 @@ class AddEncoder:
         until_txn = b"\x0a%c\x08\x03\x10%c\x18" % (5 + txn_size, _ADD)
         self._status = b"\x10\x00\xaa\x06%c\x08\x00\x10%b\x18" % (4 + len(ledger) + entry_size, ledger)
         until_ledger = _PACK_PREFIX(len(until_txn) + txn_size + len(self._status) + entry_size) + until_txn
-        self._laid_out, self._start, self._until_ledger = _shared(
-            ((body_size, txn_size, entry_size), start, until_ledger)
+        self._laid_out, self._start, self._until_ledger, self._size = _shared(
+            ((body_size, txn_size, entry_size), start, until_ledger, PREFIX_SIZE + size)
         )
 
 
@@ -169,6 +173,12 @@ def acknowledgement_of(match: bytes, response: Response) -> bytes | None:
 def match_of_acknowledgement(acknowledgement: bytes) -> bytes:
     """The match bytes in the frame of an answer."""
     return acknowledgement[PREFIX_SIZE : PREFIX_SIZE + 2 + acknowledgement[PREFIX_SIZE + 1]]
+
+
+def is_whole_answer_to_add(chunk: bytes, position: int) -> bool:
+    """Whether at this place there is all of a frame of less than 256 bytes that answers an add."""
+    end = position + PREFIX_SIZE + (chunk[position + PREFIX_SIZE - 1] if len(chunk) - position >= PREFIX_SIZE else 0)
+    return end <= len(chunk) and chunk.startswith(_ADD_MATCH, position + PREFIX_SIZE + 2, end)
 
 
 def txn_id_of(match: bytes) -> int:

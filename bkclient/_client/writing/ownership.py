@@ -39,6 +39,8 @@ class Ownership:
     ``connection`` is the newest that was established before the ledger was created.
     """
 
+    __slots__ = ("_core", "_ledger_id", "_loop", "_ports", "_timer", "_writer", "check")
+
     def __init__(self, core: ClientCore, ports: OwnershipPorts, connection: int) -> None:
         config = core.config
         self.check = ReconnectCheck(

@@ -38,6 +38,7 @@ from bkclient.placement import LedgerShape
 from bkclient.protocol.adds import NewEntry
 from bkclient.protocol.append import AppendMachine, WriterState
 from bkclient.protocol.update import UpdateHandle
+from bkclient.protocol.value import NOTHING, own
 from bkclient.transport.adds import adds_over
 from bkclient.wire.messages import AddTemplate, WriteFlags
 
@@ -70,7 +71,6 @@ class WriterShell:
         "_is_let_go",
         "_is_watched",
         "_lac_timer",
-        "_shape",
         "_stats",
         "_timers",
         "_tracer",
@@ -92,16 +92,13 @@ class WriterShell:
     )
 
     def __init__(self, core: ClientCore, created: CreatedLedger, *, deferred_sync: bool, entry_ids_given: bool) -> None:
-        config, settings = core.config, core.config.writing
-        metadata = created.value.metadata
+        limits, metadata = core.config.limits, created.value.metadata
         self.core: Final = core
         self.loop: Final = asyncio.get_running_loop()
         self.ledger_id: Final = metadata.ledger_id
         self.codec: Final = entry_codec_for(metadata)
-        self.window: Final = WriterWindow(
-            config.limits.max_in_flight_entries, config.limits.max_in_flight_bytes, core.window
-        )
-        self.max_payload: Final = config.limits.max_frame_size_bytes - FRAME_OVERHEAD_BYTES
+        self.window: Final = WriterWindow(limits.max_in_flight_entries, limits.max_in_flight_bytes, core.window)
+        self.max_payload: Final = limits.max_frame_size_bytes - FRAME_OVERHEAD_BYTES
         options = options_of(core, deferred_sync=deferred_sync, entry_ids_given=entry_ids_given)
         self.machine: Final = AppendMachine(created.value, self, options=options)
         self.ownership: Final = Ownership(core, self, created.connection)
@@ -115,9 +112,8 @@ class WriterShell:
             write_flags=WriteFlags.DEFERRED_SYNC if deferred_sync else WriteFlags.NONE,
         )
         self._adds: Final = adds_over(self.admission or core.transport, template, self)
-        self._shape = LedgerShape.of(metadata)
         #: Of the entries that are pending.
-        self.futures: Final[dict[int, asyncio.Future[int]]] = {}
+        self.futures: Final[settling.Futures] = {} if entry_ids_given else settling.InOrder()
         self.flushes: Final = Flushes()
         #: Which ids were handed in, and who waits to append a certain one when its turn has come; only where callers choose ids.
         self.gaps: Final = Gaps() if entry_ids_given else NO_GAPS
@@ -129,10 +125,10 @@ class WriterShell:
         self._is_closed = False
         self._closing: asyncio.Event | None = None
         self._close_error: BookKeeperError | None = None
-        #: Whether every timer runs that an append needs.
-        self._is_watched = config.timeouts.add_quorum_s is None and settings.explicit_lac_interval_s <= 0
+        #: Whether all is there that an append needs, and every timer runs.
+        self._is_watched = False
         #: Those that were set last, by what they are for.
-        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._timers: dict[str, asyncio.TimerHandle] = NOTHING
         self._is_let_go = False
         #: Made when there may be something to tell.
         self._lac_timer: LacTimer | None = None
@@ -165,7 +161,7 @@ class WriterShell:
         if not self._is_watched:
             self._watch()
         entry_id = machine.adds.last_add_pushed + 1
-        self.futures[entry_id] = future
+        self.futures.queue.append(future)  # type: ignore[union-attr]  # ids are not given here
         try:
             machine.append(data)
         except Exception as error:  # noqa: BLE001 - part of it may have been sent
@@ -191,12 +187,12 @@ class WriterShell:
             self.admission.admit(entry_id)
         future: asyncio.Future[int] = self.loop.create_future()
         self.window.take(size)
-        self.futures[entry_id] = future
+        self.futures[entry_id] = future  # type: ignore[index]  # ids are given here
         try:
             machine.append_at(entry_id, data)
         except BookKeeperError:
             self.window.give_back(size)
-            del self.futures[entry_id]
+            self.futures.pop(entry_id)
             raise
         except Exception as error:  # noqa: BLE001 - part of it may have been sent
             self._on_append_defect(error, size, entry_id)
@@ -301,7 +297,7 @@ class WriterShell:
         if self._is_let_go:
             return
         if self.machine.pending_count > len(self.gaps.above):
-            self._timers["drop"] = self.loop.call_later(_DROPPED_S, self.on_dropped)
+            self._keep("drop", self.loop.call_later(_DROPPED_S, self.on_dropped))
             return
         failure = LedgerClosed(
             "the writer was dropped without close(), so the gap below this entry cannot be filled",
@@ -331,6 +327,10 @@ class WriterShell:
 
     # Timers ------------------------------------------------------------------------------------------------------
 
+    def _keep(self, name: str, timer: asyncio.TimerHandle) -> None:
+        self._timers = own(self._timers)
+        self._timers[name] = timer
+
     def _stop_timers(self) -> None:
         for timer in self._timers.values():
             timer.cancel()
@@ -339,9 +339,11 @@ class WriterShell:
 
     def _watch(self) -> None:
         self._is_watched = True
+        if type(self.futures) is settling.InOrder:
+            self.futures.begin()
         timeout_s = self.core.config.timeouts.add_quorum_s
         if timeout_s is not None and "look" not in self._timers:
-            self._timers["look"] = self.loop.call_later(timeout_s / _LOOKS_PER_TIMEOUT, self._look)
+            self._keep("look", self.loop.call_later(timeout_s / _LOOKS_PER_TIMEOUT, self._look))
         self.watch_lac()
 
     def watch_lac(self) -> None:
@@ -369,7 +371,7 @@ class WriterShell:
         del self._timers["late"]
         self.machine.act_on_late_failures()
         if self.machine.is_degraded:  # there was no bookie to replace them yet
-            self._timers["late"] = self.loop.call_later(_DEGRADED_S, self._on_late_timer)
+            self._keep("late", self.loop.call_later(_DEGRADED_S, self._on_late_timer))
 
     # Ports of the machine ----------------------------------------------------------------------------------------
 
@@ -398,7 +400,7 @@ class WriterShell:
         """See :class:`~bkclient.transport.adds.AddReplies`."""
         self.core.watcher.on_request_failed(bookie_id, code)
         if "late" not in self._timers and self.machine.is_writable and not self.core.is_closed:
-            self._timers["late"] = self.loop.call_later(_LATE_FAILURE_S, self._on_late_timer)
+            self._keep("late", self.loop.call_later(_LATE_FAILURE_S, self._on_late_timer))
         if self._stats is not None and entry_id <= self.machine.last_add_acknowledged:
             self._stats.event(names.ADD_UNDER_REPLICATED)
         self.machine.on_add_reply(bookie_id, entry_id, code)
@@ -460,7 +462,7 @@ class WriterShell:
 
     def replace_bookie(self, ensemble: Ensemble, position: int, excluded: frozenset[BookieId]) -> BookieId | None:
         """Port of :class:`~bkclient.protocol.append.AppendMachine`."""
-        return self.core.watcher.replace(self._shape, ensemble, position, excluded)
+        return self.core.watcher.replace(LedgerShape.of(self.machine.metadata), ensemble, position, excluded)
 
     def is_ensemble_change_disabled(self) -> bool:
         """Port of :class:`~bkclient.protocol.append.AppendMachine`."""
@@ -468,7 +470,7 @@ class WriterShell:
 
     def retry_later(self, delay_s: float) -> None:
         """Port of :class:`~bkclient.protocol.append.AppendMachine`."""
-        self._timers["retry"] = self.loop.call_later(delay_s, self._on_retry)
+        self._keep("retry", self.loop.call_later(delay_s, self._on_retry))
 
     @ends_operation
     def _on_retry(self) -> None:
@@ -477,7 +479,7 @@ class WriterShell:
 
     def spans_fault_domains(self, bookies: tuple[BookieId, ...]) -> bool:
         """Port of :class:`~bkclient.protocol.append.AppendMachine`."""
-        spans = self.core.watcher.covers_fault_domains(self._shape, bookies)
+        spans = self.core.watcher.covers_fault_domains(LedgerShape.of(self.machine.metadata), bookies)
         if not spans and self._stats is not None:
             self._stats.event(names.FAULT_DOMAINS_MISSED)
         return spans

@@ -32,6 +32,7 @@ __all__ = ["ON_THE_WAY", "WriterShell"]
 _CLASSES: Final[dict[str, type[Any]]] = {
     "adds": PendingAdds,
     "core": ClientCore,
+    "futures": settling.InOrder,
     "machine": AppendMachine,
     "members": Membership,
     "options": AppendOptions,

@@ -95,17 +95,16 @@ async def test_a_connection_that_is_made_twice(monkeypatch: pytest.MonkeyPatch) 
 
 async def test_a_look_for_late_requests_that_is_the_last_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """It does not come again, so a request that is outstanding never times out."""
+    looked = asyncio.Event()
 
     def looks_once(self: RequestStream) -> None:
-        self.connection.expire(asyncio.get_running_loop().time())
         self._scan = None
+        looked.set()
 
     monkeypatch.setattr(RequestStream, "_expire", looks_once)
     async with running(keep_silent) as bookie, transport_to(bookie, add_timeout_s=1.0) as outcomes:
         outcomes.submit(add(0))
-        await until(lambda: len(bookie.received) == 1)
-        checked(outcomes)
-        await asyncio.sleep(0.1)
+        await looked.wait()
         with pytest.raises(AssertionError, match="looks whether what is outstanding is late"):
             checked(outcomes)
 

@@ -188,7 +188,7 @@ async def test_writers_that_share_a_connection_hear_of_their_own_entries() -> No
 async def test_what_is_remembered_of_connections_is_shared_by_writers_and_bounded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(bulk, "_WRITE_SETS_MAX", 2)
+    monkeypatch.setattr(bulk, "_WRITE_SETS_MAX", 3)
     async with three() as (_, transport):
         first = await connected(transport)
         known = transport.write_sets_of(1)

@@ -30,6 +30,7 @@ from bkclient.wire.messages import (
     template_of,
 )
 from bkclient.wire.outstanding import KeyInUse, Outstanding
+from bkclient.wire.runs import Run
 from bkclient.wire.server_connection import ServerConnection
 
 CODEC = EntryCodec(1, DigestType.CRC32C, b"")
@@ -103,6 +104,25 @@ class Conversation:
         add = (request.entry_id, self.serial, deadline, size)
         return b"".join(buffers) if self.connection.send_add(acknowledgement, add) else None
 
+    def send_run(self, entry_ids: list[int], wait: float) -> None:
+        """Adds that follow each other, all with acknowledgements of one size."""
+        if self.version == 2:
+            return
+        adds: list[tuple[int, int, int, bytes]] = []
+        for entry_id in entry_ids:
+            request = request_of("add", entry_id)
+            assert isinstance(request, AddRequest)
+            buffers, acknowledgement, size = v3.AddEncoder(template_of(request)).encode(
+                next(self.txn_ids), entry_id, request.header, request.payload
+            )
+            if adds and len(adds[0][3]) != len(acknowledgement):
+                break  # a number that no request has is harmless
+            self.open[self.serial] = entry_id
+            adds.append((entry_id, self.serial, size, acknowledgement))
+            (self.at_bookie[self.serial],) = self.wire.receive(b"".join(buffers))
+            self.serial += 1
+        self.connection.send_run(Run(adds, self.now + wait))
+
     def receive(self, data: bytes, cut: int) -> list[tuple[int, Request | int, Status]]:
         """What becomes of ``data``, of which ``cut`` bytes come first: serial numbers, what was sent, statuses."""
         got: list[tuple[int, Request | int, Status]] = []
@@ -113,7 +133,8 @@ class Conversation:
                 size = min(len(free), len(rest))
                 free[:size] = rest[:size]
                 rest = rest[size:]
-                got += [(serial, sent, Status.OK) for sent, serial, _, _ in self.connection.buffer_updated(size)]
+                for serial, added in self.connection.buffer_updated(size):
+                    got += [(serial, sent, Status.OK) for sent in (added if isinstance(added, list) else [added])]
                 got += [(serial, sent, status) for sent, serial, status, _ in self.connection.answers()]
         return got
 
@@ -156,6 +177,11 @@ def steps_of(kinds: tuple[str, ...]) -> st.SearchStrategy[list[tuple[object, ...
                 st.sampled_from([-1, 0, 1]),
                 st.sampled_from([1.0, 2.0, 5.0, 100.0]),
             ),
+            st.tuples(
+                st.just("send_run"),
+                st.lists(st.integers(0, 3), min_size=1, max_size=5),
+                st.sampled_from([1.0, 2.0, 5.0, 100.0]),
+            ),
             st.tuples(st.just("expire"), st.sampled_from([0.5, 1.0, 3.0])),
             st.tuples(
                 st.just("answer"),
@@ -179,6 +205,7 @@ def play(version: int, steps: list[tuple[object, ...]]) -> None:
     for name, *arguments in steps:
         getattr(conversation, str(name))(*arguments)
         assert conversation.connection.outstanding_requests == len(conversation.open)
+        conversation.connection.check()
     assert sorted(serial for _, serial in conversation.connection.abandon()) == sorted(conversation.open)
 
 

@@ -447,7 +447,7 @@ def test_answers_may_be_written_in_place(version: int) -> None:
     for start in range(0, len(data), 7):
         chunk = data[start : start + 7]
         connection.get_buffer()[: len(chunk)] = chunk
-        got += [(token, Status.OK) for _, token, _, _ in connection.buffer_updated(len(chunk))]
+        got += [(token, Status.OK) for token, _ in connection.buffer_updated(len(chunk))]
         got += tokens(connection.answers())
     assert got == expected
 

@@ -10,7 +10,7 @@ from bkclient.errors import ClientClosed, Code, NoSuchEntry
 from bkclient.ledger import BookieId
 from bkclient.wire.messages import ReadResponse, Status
 from tests.bkclient._client.reading.ledgers import reader_of, tail_of, written
-from tests.bkclient.fakes import fake_cluster
+from tests.bkclient.fakes import fake_cluster, in_virtual_time
 from tests.bkclient.outcomes import DENIALS, FAILURES, Kind, fails, is_answer, name_of, script, told
 from tests.settling import settled
 
@@ -161,6 +161,7 @@ def lac_kind(config: ClientConfig) -> Kind:
 @pytest.mark.rule("R-37")
 @pytest.mark.parametrize("config", [V2, V3], ids=["v2", "v3"])
 @pytest.mark.parametrize("code", FAILURES, ids=name_of)
+@in_virtual_time
 async def test_one_bookie_may_fail_to_tell_the_lac_and_two_may_not(
     code: int, config: ClientConfig, health: list[tuple[BookieId, int]]
 ) -> None:
