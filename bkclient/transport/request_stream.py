@@ -207,9 +207,7 @@ class RequestStream(ABC):
     @property
     def now(self) -> float:
         """The time of the loop, in seconds, at which the first request of this turn was submitted."""
-        if not self.buffers:
-            self.turn_began = self._loop.time()
-        return self.turn_began
+        return self.turn_began if self.buffers else self._loop.time()
 
     def end_run(self) -> None:
         """Take what is in the open run as submitted, before anything else is sent or looks at what is outstanding."""
@@ -241,6 +239,7 @@ class RequestStream(ABC):
 
     def begin_turn(self) -> None:
         """The first buffers of this turn of the loop are about to be taken; they leave at its end."""
+        self.turn_began = self._loop.time()
         self._loop.call_soon(self._flush)
         self._look_later()
 

@@ -156,6 +156,23 @@ async def test_an_entry_is_encoded_once_and_every_bookie_gets_it(version: int) -
 
 
 @pytest.mark.parametrize("version", [2, 3])
+async def test_what_follows_in_a_turn_is_not_late_after_a_rest(version: int) -> None:
+    """What was sent last over the other connections is no beginning of the turn, however long ago that was."""
+    async with three(protocol_version=version) as (_, transport):
+        sender = await connected(transport)
+        streams = transport.streams_to(BOOKIES, 1)
+        now = asyncio.get_running_loop().time()
+        for stream in streams:
+            stream.turn_began = now - 1000
+        sender.send([1])
+        transport.submit("b1", ReadRequest(1, 0), lambda *_: None)
+        sender.send([2], bookies=BOOKIES[1:])
+        await asyncio.sleep(0)
+        assert [stream.connection.expire(now) for stream in streams] == [[], [], []]
+        await sender.replies.all()
+
+
+@pytest.mark.parametrize("version", [2, 3])
 async def test_acknowledgements_that_come_together_are_told_together(version: int) -> None:
     async with three(protocol_version=version) as (bookies, transport):
         sender = await connected(transport)
