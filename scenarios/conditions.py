@@ -18,14 +18,14 @@ from simbookie.world.loop import LoopLimits
 from simbookie.world.metadata_service import MetadataConfig
 from simbookie.world.rng import split
 
-__all__ = ["Conditions", "draw_conditions", "draw_tcp", "draw_varied_conditions"]
+__all__ = ["USUAL_FILES", "Conditions", "draw_conditions", "draw_tcp", "draw_varied_conditions", "usual_client"]
 
 #: (ensemble, write quorum, ack quorum). Small ensembles are drawn more often, because few answers decide there.
 _SIZES: Final = ((3, 3, 2), (3, 3, 2), (2, 2, 2), (2, 2, 2), (3, 2, 2), (3, 3, 3), (4, 3, 2), (4, 2, 2), (5, 3, 2))
 
 
 #: Those of runs whose bookies keep no files; what they are checked for takes a hundredth of a run.
-_USUAL_FILES: Final = FilesConfig()
+USUAL_FILES: Final = FilesConfig()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Conditions:
     #: Whether bookies on files check their cookies when they start, and start in doubt, to be checked, rather than not at all.
     cookies: bool = False
     integrity: bool = False
-    files: FilesConfig = _USUAL_FILES
+    files: FilesConfig = USUAL_FILES
     #: The shape of streams, where bytes are sent.
     tcp: TcpConfig | None = None
 
@@ -83,7 +83,8 @@ def _transport(timeout_s: float) -> TcpTransportConfig:
 
 
 @cache
-def _client(timeout_s: float) -> ClientConfig:
+def usual_client(timeout_s: float) -> ClientConfig:
+    """How clients of simulated runs are configured, with this timeout of adds and reads."""
     return ClientConfig(
         timeouts=TimeoutSettings(add_s=timeout_s, read_s=timeout_s),
         limits=LimitSettings(max_in_flight_entries=64),
@@ -117,7 +118,7 @@ def draw_conditions(seed: int) -> Conditions:
         ),
         storage=MemoryStorageConfig(journal=JournalConfig(group_wait_max_s=0.0005, sync_latency_s=0.0007)),
         transport=_transport(timeout_s),
-        client=_client(timeout_s),
+        client=usual_client(timeout_s),
         limits=LoopLimits(steps=2_000_000, seconds=3600.0),
     )
 

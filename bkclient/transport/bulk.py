@@ -130,9 +130,9 @@ class LedgerAdds(EachReplica):
     def _next_run(self, streams: tuple[RequestStream, ...], frame_size: int) -> OpenRun | None:
         """A run for an entry that goes there; None if one of the connections may not take it."""
         run = self._streams.run
-        if run is not None and run.frame_size == frame_size and run.left > 0 and run.room > 0 and run.include(streams):
-            return run
-        if (run := self._streams.run) is not None:
+        if run is not None:
+            if run.frame_size == frame_size and run.left > 0 and run.room > 0 and run.include(streams):
+                return run
             if run.left <= 0 or run.room <= 0:
                 run.end_full()
             else:

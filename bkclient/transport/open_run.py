@@ -62,11 +62,12 @@ class OpenRun:
             if not stream.takes_adds:
                 return False
         self.sets.append(streams)
+        entries, size = len(self.adds), sum([add[2] for add in self.adds])
         for stream in streams:
             load: Load = stream.connection.load
             # As if all entries of the run went there: a run that ends too early is followed by the next.
-            self.left = min(self.left, load.max_requests - load.requests - len(self.adds))
-            self.room = min(self.room, load.max_bytes - load.bytes - sum([add[2] for add in self.adds]))
+            self.left = min(self.left, load.max_requests - load.requests - entries)
+            self.room = min(self.room, load.max_bytes - load.bytes - size)
             if stream.run is not self:
                 stream.join_run(self)
         return self.left > 0 and self.room > 0

@@ -379,8 +379,7 @@ class RequestStream(ABC):
 
     def _expire(self) -> None:
         self._scan = None
-        if self.run is not None:
-            self.run.end()
+        self.end_run()
         expired = self.connection.expire(self._loop.time())
         if self.connection.outstanding_requests:
             self._look_later()

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from typing import Final
 
 from bkclient import ClientConfig
 from bkclient.config.group import groups_of
 from bkclient.ledger import DigestType
 from bkclient.transport.tcp import TcpTransportConfig
-from scenarios.conditions import Conditions
+from scenarios.conditions import USUAL_FILES, Conditions, usual_client
 from scenarios.model import TransportKind
 from scenarios.plan.errors import PlanError
 from scenarios.plan.words import Sizes
@@ -34,18 +34,7 @@ CLIENT_GROUPS: Final = ("timeouts", "limits", "connections", "writing", "reading
 # Checked once in a process, and shared: none of them changes.
 
 
-@cache
-def _usual_client() -> ClientConfig:
-    return ClientConfig().with_changes(
-        timeouts={"add_s": 1.0, "read_s": 1.0},
-        limits={"max_in_flight_entries": 64},
-        reading={"read_ahead_entries": 8},
-    )
-
-
-@cache
-def _usual_files() -> FilesConfig:
-    return FilesConfig()
+_usual_client: Final = partial(usual_client, 1.0)
 
 
 @cache
@@ -75,7 +64,7 @@ class Cluster:
     network: NetworkConfig = field(default_factory=NetworkConfig)
     metadata: MetadataConfig = field(default_factory=MetadataConfig)
     storage: MemoryStorageConfig = field(default_factory=_usual_storage)
-    files: FilesConfig = field(default_factory=_usual_files)
+    files: FilesConfig = USUAL_FILES
     tcp: TcpConfig = field(default_factory=TcpConfig)
     limits: LoopLimits = field(default_factory=lambda: LoopLimits(steps=2_000_000, seconds=3600.0))
     client: ClientConfig = field(default_factory=_usual_client)
