@@ -10,7 +10,7 @@ import functools
 import gc
 import sys
 import tomllib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from enum import Enum, auto
 from pathlib import Path
 from types import CodeType, FrameType
@@ -53,6 +53,8 @@ class CallCounter:
         self._bookie_depth = 0  # calls under way since a bookie's function was called
 
     def __enter__(self) -> Self:
+        for cached in caches():
+            cached.cache_clear()  # which would save calls to the second run in a process
         gc.disable()  # what other tests left behind makes calls of ours when it is collected
         sys.setprofile(self._on_event)
         return self
@@ -86,6 +88,15 @@ def side_of(code: CodeType) -> Side:
     if path.startswith(OURS):
         return Side.CLIENT
     return Side.BOOKIE if path.startswith(BOOKIES) and not path.startswith(WORLD) else Side.OTHER
+
+
+def caches() -> Iterator[functools._lru_cache_wrapper[object]]:
+    """The caches of the client's and the bookies' functions."""
+    for name, module in sys.modules.copy().items():
+        if name.partition(".")[0] in {bkclient.__name__, simbookie.__name__}:
+            for value in vars(module).values():
+                if isinstance(value, functools._lru_cache_wrapper):
+                    yield value
 
 
 async def appends(writer: LedgerWriter, payload: bytes, entries: int = ENTRIES) -> None:
@@ -150,6 +161,15 @@ def calls_of(
     with world:
         world.run(main)
     return counter
+
+
+def test_calls_are_the_same_whatever_ran_before() -> None:
+    first, second = (calls_of(single_reads, 3, bytes(1024)).of_client for _ in range(2))
+    assert first == second
+
+
+def test_caches_are_found() -> None:
+    assert {cached.__name__ for cached in caches()} >= {"max_lac_in", "varint"}
 
 
 @pytest.mark.parametrize("name", BUDGETS["python"])
