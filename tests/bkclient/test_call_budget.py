@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from enum import Enum, auto
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Self
+from typing import Protocol, Self, cast
 
 import pytest
 
@@ -42,6 +42,9 @@ SLACK = 0.5
 OURS = str(Path(bkclient.__file__).parent)
 BOOKIES = str(Path(simbookie.__file__).parent)
 WORLD = str(Path(simbookie.__file__).parent / "world")
+
+
+_CACHED = type(functools.cache(len))
 
 
 class CallCounter:
@@ -90,13 +93,21 @@ def side_of(code: CodeType) -> Side:
     return Side.BOOKIE if path.startswith(BOOKIES) and not path.startswith(WORLD) else Side.OTHER
 
 
-def caches() -> Iterator[functools._lru_cache_wrapper[object]]:
+class Cached(Protocol):
+    """What ``functools.cache`` makes of a function."""
+
+    __name__: str
+
+    def cache_clear(self) -> None: ...
+
+
+def caches() -> Iterator[Cached]:
     """The caches of the client's and the bookies' functions."""
     for name, module in sys.modules.copy().items():
         if name.partition(".")[0] in {bkclient.__name__, simbookie.__name__}:
             for value in vars(module).values():
-                if isinstance(value, functools._lru_cache_wrapper):
-                    yield value
+                if isinstance(value, _CACHED):
+                    yield cast("Cached", value)
 
 
 async def appends(writer: LedgerWriter, payload: bytes, entries: int = ENTRIES) -> None:
