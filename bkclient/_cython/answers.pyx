@@ -50,7 +50,6 @@ cdef object _buffer_updated = None
 cdef object _get_buffer = None
 cdef Py_ssize_t _largest_buffer = 0
 cdef object _runs = None
-cdef object _is_whole_answer_to_add = None
 cdef object _add_told = None
 
 cdef struct _Place:
@@ -65,7 +64,7 @@ cdef struct FramesSlots:
     Py_ssize_t data, start, end, view, parts
 
 cdef struct ConnectionSlots:
-    Py_ssize_t adds, error, frames, load, runs, wanted
+    Py_ssize_t adds, dialect, error, frames, load, runs, wanted
 
 cdef struct LoadSlots:
     Py_ssize_t requests, bytes
@@ -102,10 +101,11 @@ def bind_frames(frames, largest_buffer):
     return {"get_buffer": get_buffer}
 
 
-def bind_connection(connection, load, runs, is_whole_answer_to_add, add_told):
-    """Learn of the classes of connections, loads and runs, and of functions; returns the twin by name."""
-    global _connection, _buffer_updated, _load, _runs, _is_whole_answer_to_add, _add_told
-    _runs, _is_whole_answer_to_add, _add_told = runs, is_whole_answer_to_add, add_told
+def bind_connection(connection, load, runs, add_told):
+    """Learn of the classes of connections, loads and runs, and of a function; returns the twin by name."""
+    global _connection, _buffer_updated, _load, _runs, _add_told
+    _runs, _add_told = runs, add_told
+    _connection_at.dialect = offset_of(connection, "_dialect")
     _load_at.requests = offset_of(load, "requests")
     _load_at.bytes = offset_of(load, "bytes")
     _load = load
@@ -175,11 +175,17 @@ cdef int _follow(object connection, object frames, object runs, bytes chunk, lis
     if count:
         put(frames, _frames_at.start, number(frames, _frames_at.start) + position)
         _take_off(got(connection, _connection_at.load), count, size)
-    if runs and _is_whole_answer_to_add(chunk, position):
+    if _is_whole(chunk, position) and runs and got(connection, _connection_at.dialect).is_whole_answer_to_add(chunk, position):
         connection.take_apart()
         for token, added in connection.buffer_updated(0):
             _add_told(told, token, added)
     return 0
+
+
+cdef inline bint _is_whole(bytes chunk, Py_ssize_t position) noexcept:
+    """Whether at this place there is all of a frame, if it has less than 256 bytes."""
+    cdef Py_ssize_t left = PyBytes_GET_SIZE(chunk) - position
+    return left > PREFIX and PREFIX + <unsigned char>PyBytes_AS_STRING(chunk)[position + PREFIX - 1] <= left
 
 
 cdef int _take_off(object load, Py_ssize_t requests, long long size) except -1:

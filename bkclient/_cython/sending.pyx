@@ -20,7 +20,7 @@ cdef object _write_sets = None
 cdef Py_ssize_t _open_at = 0
 
 cdef struct SenderSlots:
-    Py_ssize_t streams, encoder, txn_ids, max_frame_size, timeout_s, replies, makes_runs
+    Py_ssize_t streams, encoder, txn_ids, max_frame_size, timeout_s, replies, keys_recur, last_in_run
 
 cdef struct StreamSlots:
     Py_ssize_t buffers, turn_began, connection, is_paused, has_expired, bookie_id
@@ -32,7 +32,7 @@ cdef struct LoadSlots:
     Py_ssize_t requests, bytes, max_requests, max_bytes
 
 cdef struct RunSlots:
-    Py_ssize_t frame_size, left, room, adds, sets
+    Py_ssize_t frame_size, left, room, adds, sets, is_careful
 
 cdef RunSlots _run_at
 cdef SenderSlots _sender_at
@@ -48,7 +48,9 @@ cdef object _seen_connection = None
 def bind(sender, each, stream, connection, load, outstanding, run, write_sets):
     """Learn of the classes and the definition; returns the twins by name."""
     global _sender, _each, _send, _stream, _connection, _load, _outstanding, _given_up_at, _run, _write_sets, _open_at
-    _sender_at.makes_runs = offset_of(sender, "_makes_runs")
+    _sender_at.keys_recur = offset_of(sender, "_keys_recur")
+    _sender_at.last_in_run = offset_of(sender, "_last_in_run")
+    _run_at.is_careful = offset_of(run, "is_careful")
     _run_at.frame_size = offset_of(run, "frame_size")
     _run_at.left = offset_of(run, "left")
     _run_at.room = offset_of(run, "room")
@@ -112,11 +114,10 @@ cdef bint sent_by(object sender, object bookies, object entry_id, object header,
     first = <object>PyTuple_GET_ITEM(streams, 0)
     if type(first) is not _seen_stream:
         _see_stream(first)
-    if got(sender, _sender_at.makes_runs):
-        if _is_in_run(sender, write_sets, streams, frame, stored, entry_id, size, frame_size):
-            return True
-        for stream in <tuple>streams:
-            stream.connection.take_apart()
+    if _is_in_run(sender, write_sets, streams, frame, stored, entry_id, size, frame_size):
+        return True
+    for stream in <tuple>streams:
+        stream.connection.take_apart()
     now = got(first, _stream_at.turn_began) if got(first, _stream_at.buffers) else first.now
     add = (entry_id, got(sender, _sender_at.replies), now + got(sender, _sender_at.timeout_s), size)
     for index in range(PyTuple_GET_SIZE(streams)):
@@ -162,8 +163,10 @@ cdef inline bint _is_in_run(
         or number(run, _run_at.left) <= 0
         or number(run, _run_at.room) <= 0
         or streams not in <list?>got(run, _run_at.sets)
+        or entry_id <= got(sender, _sender_at.last_in_run)
+        or got(run, _run_at.is_careful)
     ):
-        run = sender._next_run(streams, len(<bytes?>stored))
+        run = sender._run_for(streams, entry_id, stored)
         if run is None:
             return False
         if type(run) is not _run:
@@ -171,6 +174,8 @@ cdef inline bint _is_in_run(
     PyList_Append(got(run, _run_at.adds), (entry_id, got(sender, _sender_at.replies), size, stored, frame, streams))
     put(run, _run_at.left, number(run, _run_at.left) - 1)
     put(run, _run_at.room, number(run, _run_at.room) - frame_size)
+    if got(sender, _sender_at.keys_recur):
+        put(sender, _sender_at.last_in_run, entry_id)
     return True
 
 

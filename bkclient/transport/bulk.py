@@ -1,14 +1,25 @@
 """Adds over links: one encoding for a whole write set, handed to each bookie's connection.
 
 Writers send one entry after the other to the same few write sets. The connections to each are remembered, for all writers
-together, as long as all of them stand. In protocol version 3 the entries of one turn are sent as a run
-(:mod:`bkclient.transport.open_run`), which costs each of them one encoding and one tuple; in version 2, where a key may be in
-use, an entry is registered with each connection. Everything else is rare and goes the way of any other request, one for each
-bookie: connections that are being made or are full, keys in use, and frames that are too large.
+together, as long as all of them stand. The entries of one turn are sent as a run (:mod:`bkclient.transport.open_run`), which
+costs each of them one encoding and one tuple. Everything else is rare and goes the way of any other request, one for each bookie:
+connections that are being made or are full, keys in use, and frames that are too large.
+
+In protocol version 2 an answer is known by the ids of ledger and entry only, so a run takes an entry if no other answer with its
+key may come. Three things together make sure of that:
+
+* the entry's id is above all ids that this sender has put into runs;
+* no other sender puts entries of the ledger into runs (:meth:`~bkclient.transport.open_run.WriteSets.claim`);
+* no connection awaits an add with that key that is in no run, or has given one up. That is looked at only where there are any
+  (:attr:`~bkclient.transport.open_run.OpenRun.is_careful`).
+
+Any other entry is registered by itself with each connection, which knows whether its key is in use: one that is sent again after
+a change of the ensemble, one that comes behind a higher id, one of a ledger's second sender.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import Final, Protocol
 
@@ -54,7 +65,16 @@ class _Encoder(Protocol):
 class LedgerAdds(EachReplica):
     """Sends the adds of one writer over links that speak ``protocol_version``."""
 
-    __slots__ = ("_encoder", "_links", "_makes_runs", "_max_frame_size", "_streams", "_timeout_s", "_txn_ids")
+    __slots__ = (
+        "_encoder",
+        "_keys_recur",
+        "_last_in_run",
+        "_links",
+        "_max_frame_size",
+        "_streams",
+        "_timeout_s",
+        "_txn_ids",
+    )
 
     def __init__(
         self,
@@ -71,9 +91,13 @@ class LedgerAdds(EachReplica):
         self._txn_ids: Final = links.txn_ids
         self._timeout_s: Final = timeout_s
         self._max_frame_size: Final = max_frame_size
-        self._makes_runs: Final = protocol_version == 3
+        self._keys_recur: Final = protocol_version == 2
         self._encoder: Final = _encoder_of(template, protocol_version)
         self._streams: Final = links.write_sets_of(template.ledger_id)
+        #: Runs take entries above this one: where keys recur, the highest that was in one, or any if no entry may be in one.
+        self._last_in_run = -1
+        if self._keys_recur and not self._streams.claim(template.ledger_id, replies):
+            self._last_in_run = sys.maxsize
 
     def send(self, bookies: tuple[str, ...], entry_id: int, header: bytes, payload: bytes) -> None:
         """See :class:`~bkclient.transport.adds.AddSender`."""
@@ -95,17 +119,20 @@ class LedgerAdds(EachReplica):
             or run.left <= 0
             or run.room <= 0
             or streams not in run.sets
+            or entry_id <= self._last_in_run
+            or run.is_careful
         ):
-            run = self._next_run(streams, len(acknowledgement)) if self._makes_runs else None
+            run = self._run_for(streams, entry_id, acknowledgement)
         if run is not None:
             run.add((entry_id, self._replies, size, acknowledgement, buffers, streams))
             run.left -= 1
             run.room -= size
+            if self._keys_recur:
+                self._last_in_run = entry_id
             return
         first = streams[0]
-        if self._makes_runs:
-            for stream in streams:
-                stream.connection.take_apart()
+        for stream in streams:
+            stream.connection.take_apart()
         now = first.turn_began if first.buffers else first.now
         add = (entry_id, self._replies, now + self._timeout_s, size)
         for stream in streams:
@@ -127,25 +154,26 @@ class LedgerAdds(EachReplica):
                 stream.begin_turn()
             stream.buffers += buffers
 
-    def _next_run(self, streams: tuple[RequestStream, ...], frame_size: int) -> OpenRun | None:
-        """A run for an entry that goes there; None if one of the connections may not take it."""
+    def _run_for(self, streams: tuple[RequestStream, ...], entry_id: int, acknowledgement: bytes) -> OpenRun | None:
+        """A run for an entry that goes there; None, and no run is open, if the entry has to go by itself."""
         run = self._streams.run
-        if run is not None:
-            if run.frame_size == frame_size and run.left > 0 and run.room > 0 and run.include(streams):
-                return run
-            if run.left <= 0 or run.room <= 0:
-                run.end_full()
-            else:
-                run.end()
-        run = OpenRun(self._streams, frame_size, streams[0].now + self._timeout_s)
-        if run.include(streams):
+        may_be = entry_id > self._last_in_run
+        if may_be and (run is None or not run.takes(streams, len(acknowledgement))):
+            if run is not None:
+                if run.left <= 0 or run.room <= 0:
+                    run.end_full()
+                else:
+                    run.end()
+            run = OpenRun(self._streams, len(acknowledgement), streams[0].now + self._timeout_s)
+            may_be = run.include(streams)
+        if run is None or (may_be and not (run.is_careful and not run.has_no_key_of(acknowledgement, streams))):
             return run
         run.end()
         return None
 
     def _find(self, bookies: tuple[str, ...]) -> tuple[RequestStream, ...]:
         # Entries of a ledger go to the same bookies in one order after the other, and all of them are to share runs.
-        ordered = tuple(sorted(bookies)) if self._makes_runs else bookies
+        ordered = tuple(sorted(bookies))
         streams = self._streams.get(ordered)
         if streams is None:
             streams = self._links.streams_to(ordered, self._template.ledger_id)

@@ -17,7 +17,7 @@ import itertools
 import random
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 from bkclient.errors import BookKeeperError, Code, code_of
 from bkclient.observability import log
@@ -381,6 +381,8 @@ class _Lane:
 
     def __init__(self, link: BookieLink) -> None:
         self._link = link
+        #: All of the link.
+        self.lanes: Final = link.lanes
         #: Once connected.
         self.stream: RequestStream | None = None
         #: While connecting.
@@ -452,11 +454,6 @@ class _Lane:
         return held
 
     # Called by the stream: see StreamOwner.
-
-    @property
-    def needs_care(self) -> bool:
-        """Whether :meth:`settled` has to be called."""
-        return self._link.lanes.need_care
 
     def connected(self, stream: RequestStream, address: object) -> None:
         """The connection stands: hand over what waited for it."""

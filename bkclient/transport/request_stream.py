@@ -79,12 +79,21 @@ class TurnsRun(Protocol):
         ...
 
 
+class Cares(Protocol):
+    """The lanes of a link, as far as a stream has to know them."""
+
+    @property
+    def need_care(self) -> bool:
+        """Whether :meth:`StreamOwner.settled` has to be called for answers; it is for requests that are given up."""
+        ...
+
+
 class StreamOwner(Protocol):
     """What a stream belongs to: a lane of a link."""
 
     @property
-    def needs_care(self) -> bool:
-        """Whether :meth:`settled` has to be called for answers; it is for requests that are given up."""
+    def lanes(self) -> Cares:
+        """All lanes to the bookie."""
         ...
 
     def connected(self, stream: RequestStream, address: object) -> None:
@@ -217,7 +226,9 @@ class RequestStream(ABC):
     @property
     def takes_adds(self) -> bool:
         """Whether no limit is reached."""
-        return not self._load.is_full and not (self.has_expired and self.is_paused and self.is_overfull)
+        load = self._load
+        is_full = load.requests >= load.max_requests or load.bytes >= load.max_bytes
+        return not is_full and not (self.has_expired and self.is_paused and self.is_overfull)
 
     def join_run(self, run: TurnsRun) -> None:
         """What follows goes into this run."""

@@ -18,8 +18,8 @@ Adds are most of what is sent, and that an entry was stored is most of what is a
 when an add is sent (:class:`~bkclient.wire.envelope.EncodedRequest`), so outstanding adds are kept under it:
 :meth:`ClientConnection.acknowledged` looks up frame after frame as it is, in whatever order they come. Any other answer to
 an add goes the way of all answers. An add may be encoded once and registered with the connections to its whole write set.
-Adds that follow each other are registered together, as a run (:meth:`ClientConnection.send_run`, version 3 only), and what
-arrives is compared with what is next. That order is likely, and no more: where answers come in another one, or an add fails, the
+Adds that follow each other are registered together, as a run (:meth:`ClientConnection.send_run`), and what arrives is compared
+with what is next. That order is likely, and no more: where answers come in another one, or an add fails, the
 runs are taken apart into adds that are looked up.
 
 Ordinary reads have a method of their own as well: :meth:`ClientConnection.send_reads` takes any number of them, and
@@ -75,6 +75,8 @@ class _Dialect(Protocol):
     def acknowledgement_of(self, match: bytes, response: Response) -> bytes | None: ...
 
     def match_of_acknowledgement(self, acknowledgement: bytes) -> bytes: ...
+
+    def is_whole_answer_to_add(self, chunk: bytes, position: int) -> bool: ...
 
 
 class _ReadEncoder(Protocol):
@@ -199,11 +201,10 @@ class ClientConnection(Generic[Token]):
         return True
 
     def send_run(self, run: Run[Token]) -> None:
-        """Register a run of adds with new transaction ids; in version 3, where no key is ever in use.
+        """Register a run of adds, with new transaction ids or, in version 2, of which no other answer with their keys may come.
 
-        The caller has seen to it that the load takes them, and has checked the sizes of the frames.
+        The caller has seen to that, and that the load takes them, and has checked the sizes of the frames.
         """
-        assert not self.outstanding.keys_recur, "a key of version 2 may be in use"
         self.runs.append(run)
         self.load.requests += len(run.entry_ids)
         self.load.bytes += run.bytes
@@ -215,6 +216,10 @@ class ClientConnection(Generic[Token]):
     def awaited(self) -> list[bytes]:
         """The frames that will acknowledge the adds that are outstanding here, in the order in which they were sent."""
         return [*self.adds, *[frame for frame, _ in self.runs.adds()]]
+
+    def is_unknown(self, acknowledgement: bytes) -> bool:
+        """Whether no answer with the key of ``acknowledgement`` may come, but to an add in a run."""
+        return acknowledgement not in self.adds and self.is_free_for(acknowledgement)
 
     def is_free_for(self, acknowledgement: bytes) -> bool:
         """Whether no answer that an add of other bytes awaits, or was given up with, has the key of ``acknowledgement``."""
@@ -253,7 +258,10 @@ class ClientConnection(Generic[Token]):
         """Whether no answer with ``key`` may come."""
         if not self.outstanding.keys_recur:
             return True
-        return self.outstanding.is_free(key) and key not in self.reads and v2.acknowledgement_with(key) not in self.adds
+        if not self.outstanding.is_free(key) or key in self.reads:
+            return False
+        acknowledgement = v2.acknowledgement_with(key)
+        return acknowledgement is None or not (acknowledgement in self.adds or self.runs.have(acknowledgement))
 
     def get_buffer(self) -> memoryview:
         """Where the next received bytes belong; see :meth:`buffer_updated`."""
@@ -282,7 +290,7 @@ class ClientConnection(Generic[Token]):
             if count:
                 self.frames.skip(position)
                 self.load.take_off(size, count)
-            if self.runs and v3.is_whole_answer_to_add(chunk, position):
+            if position < len(chunk) and self.runs and self._dialect.is_whole_answer_to_add(chunk, position):
                 self.take_apart()
                 for token, added in self.buffer_updated(0):
                     add_told(told, token, added)
@@ -362,15 +370,25 @@ class ClientConnection(Generic[Token]):
             sizes += [add[3] for add in self.adds.values()]
         if self.runs:
             sizes += self.runs.sizes()
-            if self.adds:
-                ids = [v3.txn_id_of(v3.match_of_acknowledgement(frame)) for frame in self.awaited()]
-                assert ids == sorted(ids), "runs were sent after all other adds"
+            self._check_runs()
         if self.reads:
             sizes += [read[4] for read in self.reads.values()]
         size = sum(sizes)
         assert load.requests >= len(sizes), "what is outstanding here is part of the load"
         assert load.bytes >= size, "what is outstanding here is part of the load"
         return len(sizes), size
+
+    def _check_runs(self) -> None:
+        if self.protocol_version == 3:
+            if self.adds:
+                ids = [v3.txn_id_of(v3.match_of_acknowledgement(frame)) for frame in self.awaited()]
+                assert ids == sorted(ids), "runs were sent after all other adds"
+            return
+        awaited = self.awaited()
+        assert len(set(awaited)) == len(awaited), "one add awaits the answer with a key"
+        assert not self.outstanding.given_up or all(map(self.is_free_for, awaited)), (
+            "a key that was given up is not used"
+        )
 
     def _settle(self, key: bytes, size: int) -> None:
         """The request with ``key``, whose frame had ``size`` bytes, awaits no answer any more."""
@@ -456,7 +474,7 @@ has_twins(
     ClientConnection,
     "buffer_updated",
     bind="bind_connection",
-    knows=(Load, Runs, v3.is_whole_answer_to_add, add_told),
+    knows=(Load, Runs, add_told),
 )
 
 

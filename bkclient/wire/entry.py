@@ -45,6 +45,7 @@ _ENTRY_WITH_CRC32C: Final = struct.Struct(">qqqqI")
 #: The same with the length of the body before it, as in a batch.
 _PACKED_WITH_CRC32C: Final = struct.Struct(">iqqqqI")
 _LAC: Final = struct.Struct(">qq")
+_CRC32C: Final = struct.Struct(">I")
 
 #: Bytes of an entry before its digest.
 ENTRY_HEADER_SIZE: Final = _ENTRY.size
@@ -98,6 +99,8 @@ class EntryCodec:
         ``length`` includes ``payload``. The payload is read, never copied.
         """
         head = _ENTRY.pack(self.ledger_id, entry_id, last_add_confirmed, length)
+        if self._digest is crc32c_digest:  # whose call every entry would cost
+            return head + _CRC32C.pack(extend_crc32c(extend_crc32c(0, head), payload))
         return head + self._digest(head, payload)
 
     def decode(self, body: bytes, expected_entry_id: int | None) -> Entry:

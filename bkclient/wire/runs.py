@@ -150,6 +150,10 @@ class Runs(deque[Run[Token]]):
             self._settle(same, left)
         return position, count, size
 
+    def have(self, acknowledgement: bytes) -> bool:
+        """Whether this acknowledges one of them; takes time linear in their number."""
+        return any(frame == acknowledgement for frame, _ in self.adds())
+
     def answered(self, acknowledgement: bytes) -> SentAdd[Token] | None:
         """Take out the next add if this acknowledges it."""
         frame, add = next(self.adds())

@@ -52,6 +52,7 @@ __all__ = [
     "encode_refusal",
     "encode_request",
     "encode_response",
+    "is_whole_answer_to_add",
     "match_of",
     "match_of_acknowledgement",
 ]
@@ -98,8 +99,9 @@ _RESPONSE: Final = struct.Struct(">BBHiqq")
 _BATCH_RESPONSE: Final = struct.Struct(">BBHiqqq")
 _LENGTH: Final = struct.Struct(">i")
 
-#: The whole frame of an answer to an add.
+#: The whole frame of an answer to an add, and how it begins.
 _ADDED: Final = struct.Struct(">IBBHiqq")
+_ANSWER_PREFIX: Final = struct.pack(">I", _RESPONSE.size)
 
 
 # Requests, on the client's side.
@@ -369,6 +371,12 @@ def acknowledgement_with(match: bytes) -> bytes | None:
 def acknowledgement(ledger_id: int, entry_id: int) -> bytes:
     """The frame of the answer that an entry was stored."""
     return _ADDED.pack(_RESPONSE.size, _VERSION, _ADD, 0, 0, ledger_id, entry_id)
+
+
+def is_whole_answer_to_add(chunk: bytes, position: int) -> bool:
+    """Whether at this place there is all of a frame that answers an add."""
+    is_as_long = chunk.startswith(_ANSWER_PREFIX, position) and len(chunk) - position >= _ADDED.size
+    return is_as_long and chunk[position + PREFIX_SIZE + 1] == _ADD
 
 
 def decode_response(content: bytes) -> tuple[bytes, Response]:

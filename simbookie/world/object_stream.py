@@ -104,7 +104,7 @@ class ObjectStream(RequestStream):
         if not self._stands:
             return
         self._answered(self.connection.received(message))
-        if self._owner.needs_care:
+        if self._owner.lanes.need_care:
             self._owner.settled(self)
 
     def _flush(self) -> None:

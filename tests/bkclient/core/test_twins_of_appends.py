@@ -29,23 +29,18 @@ from bkclient.metadata.base import BookieAddress
 from bkclient.metadata.memory import MemoryMetadataService
 from bkclient.protocol.adds import PendingAdds
 from bkclient.protocol.append import AppendMachine
-from bkclient.transport.link import NewConnection
-from bkclient.transport.linked import LinkTransport
 from bkclient.transport.open_run import OpenRun
 from bkclient.transport.request_stream import RequestStream
-from bkclient.transport.tcp import TcpConnector, TcpTransport
 from bkclient.transport.tcp_config import TcpTransportConfig
 from bkclient.transport.tcp_stream import Stream
 from bkclient.wire import chunks
 from bkclient.wire.connection import ClientConnection
-from bkclient.wire.envelope import ReceivedRequest
 from bkclient.wire.framing import FrameBuffer
-from bkclient.wire.messages import AddRequest, AddResponse, Status
 from bkclient.wire.runs import Runs
-from bkclient.wire.server_connection import ServerConnection
 from bkclient.wire.v2 import AddPacketEncoder
 from tests.bkclient.core.both_cores import needs_compiled_core, same_in_both
 from tests.bkclient.inside import machine_of, shell_of
+from tests.bkclient.transport.sockets import Connector, Socket, transport_over
 
 pytestmark = needs_compiled_core
 
@@ -65,95 +60,12 @@ STEPS = st.lists(
 )
 
 
-class Socket:
-    """What a stream takes for its transport."""
-
-    def __init__(self, stream: Any, bookie_id: str) -> None:
-        self.stream = stream
-        self.bookie_id = bookie_id
-        self.written: list[bytes] = []
-        self.wire = ServerConnection()
-        self.unanswered: list[ReceivedRequest] = []
-        self.is_open = True
-
-    def writelines(self, buffers: list[bytes]) -> None:
-        data = b"".join(buffers)
-        self.written.append(data)
-        self.unanswered += self.wire.receive(data)
-
-    def answer(self, count: int, how: str) -> None:
-        chosen, self.unanswered = self.unanswered[:count], self.unanswered[count:]
-        status = {"busy": Status.TOO_MANY_REQUESTS, "fenced": Status.FENCED}.get(how, Status.OK)
-        data = b""
-        for received in chosen[::-1] if how == "last first" else chosen:
-            request = received.request
-            assert isinstance(request, AddRequest)
-            data += self.wire.encode_response(received, AddResponse(status, request.ledger_id, request.entry_id))
-        if how == "cut" and data:
-            self.feed(data[:7])
-            data = data[7:]
-        self.feed(data)
-
-    def feed(self, data: bytes) -> None:
-        while data and self.is_open:
-            free = self.stream.get_buffer(-1)
-            size = min(len(free), len(data))
-            free[:size] = data[:size]
-            self.stream.buffer_updated(size)
-            data = data[size:]
-
-    def close(self) -> None:
-        if self.is_open:
-            self.is_open = False
-            asyncio.get_running_loop().call_soon(self.stream.connection_lost, None)
-
-    abort = close
-
-    def is_closing(self) -> bool:
-        return not self.is_open
-
-    def get_write_buffer_size(self) -> int:
-        return 0
-
-    def set_write_buffer_limits(self, *_: int) -> None: ...
-
-    def get_extra_info(self, name: str) -> Any:
-        return self if name == "socket" else None
-
-    def setsockopt(self, *_: int) -> None: ...
-
-
-class Connector(TcpConnector):
-    """Connects to objects."""
-
-    def __init__(self, resolve: Any, config: TcpTransportConfig) -> None:
-        super().__init__(resolve, config, None)
-        self.sockets: dict[str, Socket] = {}
-
-    async def connect(self, bookie_id: str, protocol_version: int, new: NewConnection) -> None:
-        stream = self.new_stream(bookie_id, protocol_version, new)
-        socket = self.sockets[bookie_id] = Socket(stream, bookie_id)
-        stream.connection_made(cast("asyncio.Transport", socket))
-
-
-def transport_of(config: ClientConfig) -> tuple[TcpTransport, Connector]:
-    async def resolve(bookie_id: str) -> BookieAddress:
-        return BookieAddress(bookie_id, 1)
-
-    for_tcp = TcpTransportConfig.of_client(config)
-    connector = Connector(resolve, for_tcp)
-    transport = TcpTransport(resolve, for_tcp, rng=random.Random(1))
-    LinkTransport.__init__(transport, for_tcp, connector, rng=random.Random(1))
-    transport.txn_ids = connector.txn_ids  # type: ignore[misc]  # those of its own connector
-    return transport, connector
-
-
 @asynccontextmanager
 async def a_writer(version: int, write_quorum: int) -> AsyncIterator[tuple[LedgerWriter, Connector]]:
     """A writer with a window of six entries, which is not closed, and what connects it to bookies."""
     limits = LimitSettings(max_in_flight_entries=6, max_in_flight_bytes=30_000)
     config = ClientConfig(limits=limits, connections=ConnectionSettings(protocol_version=version))
-    transport, connector = transport_of(config)
+    transport, connector = transport_over(TcpTransportConfig.of_client(config))
     rng = random.Random(2)
     async with MemoryMetadataService().session(rng=rng) as store:
         for bookie_id in BOOKIES:
@@ -303,7 +215,8 @@ def test_a_function_on_the_way_that_is_replaced_is_called(monkeypatch: Any) -> N
                 patch.setattr(owner, name, noting(called, name, getattr(owner, name)))
                 # The first answers wait until the metadata was read over the new connections.
                 steps = [*STORED, ("turn",), ("turn",), ("turn",), ("append", 100), ("turn",)]
-                # Version 2 has an encoder of its own, and no runs.
+                if owner is chunks:  # what was registered by itself, because its key may have been in use
+                    steps = [*steps, ("give up", 1), ("append", 100), ("turn",), ("answer", 0, 9, "ok")]
                 asyncio.run(played(2 if owner in (AddPacketEncoder, chunks) else 3, 3, steps))
             assert called, f"{owner.__name__}.{name}"
 
@@ -317,7 +230,7 @@ def test_chunks_of_acknowledgements_are_counted_by_the_compiled_core_alone() -> 
         if event == "call" and frame.f_code in definitions:
             called.append(definitions[frame.f_code])
 
-    async def play(version: int) -> None:
+    async def play(version: int, *, in_a_run: bool = True) -> None:
         async with a_writer(version, 3) as (writer, connector):
             first = writer.append_nowait(b"for which connections are made")
             while not first.done():
@@ -326,6 +239,9 @@ def test_chunks_of_acknowledgements_are_counted_by_the_compiled_core_alone() -> 
                     socket.answer(1, "ok")
             futures = [writer.append_nowait(bytes(100)) for _ in range(5)]
             await asyncio.sleep(0)
+            if not in_a_run:
+                for socket in connector.sockets.values():
+                    socket.stream.connection.take_apart()
             sys.setprofile(on_event)
             for socket in connector.sockets.values():
                 socket.answer(1, "ok")
@@ -337,8 +253,10 @@ def test_chunks_of_acknowledgements_are_counted_by_the_compiled_core_alone() -> 
     with using_core("cython"):
         asyncio.run(play(3))
         asyncio.run(play(2))
+        asyncio.run(play(2, in_a_run=False))
     assert not called
     with using_core("python"):
         asyncio.run(play(3))
         asyncio.run(play(2))
+        asyncio.run(play(2, in_a_run=False))
     assert set(called) == set(definitions.values()), "the definitions are those that were looked for"

@@ -93,13 +93,15 @@ class Sender:
 
     def __init__(self, transport: TcpTransport, **options: Any) -> None:
         self.replies = Replies()
-        self.adds = adds_over(transport, template(**options), self.replies)
+        common = template(**options)
+        self.codec = EntryCodec(common.ledger_id, DigestType.CRC32C, b"")
+        self.adds = adds_over(transport, common, self.replies)
         assert isinstance(self.adds, LedgerAdds)
 
     def send(self, entry_ids: Sequence[int], payload: bytes = b"payload", bookies: tuple[str, ...] = BOOKIES) -> None:
         self.replies.is_sending = True
         for entry_id in entry_ids:
-            self.adds.send(bookies, entry_id, CODEC.encode_header(entry_id, entry_id - 1, 0, payload), payload)
+            self.adds.send(bookies, entry_id, self.codec.encode_header(entry_id, entry_id - 1, 0, payload), payload)
             self.replies.expected += len(bookies)
         self.replies.is_sending = False
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Iterable
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -113,7 +114,7 @@ class Slow:
 class Owner:
     """A lane that only listens."""
 
-    needs_care = False
+    lanes = SimpleNamespace(need_care=False)
 
     def __init__(self) -> None:
         self.failed: list[int] = []

@@ -1,23 +1,29 @@
-"""Entries of one turn, which connections are handed together: when they leave, what is counted, how a run ends."""
+"""Entries of one turn, which connections are handed together: when they leave, what is counted, how a run ends.
+
+What holds of keys, which version 2 uses again, is in :mod:`tests.bkclient.transport.test_keys_in_runs`.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bkclient.errors import Code
-from bkclient.transport.open_run import MOST_BYTES, MOST_ENTRIES
+from bkclient.transport.open_run import MOST_BYTES, MOST_ENTRIES, WriteSets
 from bkclient.transport.request_stream import RequestStream
 from bkclient.transport.tcp import TcpTransport
-from bkclient.wire import v3
+from bkclient.wire import v2, v3
 from bkclient.wire.connection import ClientConnection
-from bkclient.wire.messages import AddResponse, AddTemplate, ReadRequest, Status
+from bkclient.wire.envelope import ReceivedRequest
+from bkclient.wire.messages import AddRequest, AddResponse, AddTemplate, Operation, ReadRequest, Status
 from bkclient.wire.runs import Run
 from bkclient.wire.v3_add import encode_add_response
 from tests.bkclient.transport.scripted_bookie import keep_silent, until
-from tests.bkclient.transport.test_bulk import BOOKIES, add_in, connected, three
+from tests.bkclient.transport.test_bulk import BOOKIES, Replies, add_in, connected, three
 
 
 def streams_of(transport: TcpTransport) -> tuple[RequestStream, ...]:
@@ -28,11 +34,14 @@ def outstanding(transport: TcpTransport) -> list[int]:
     return [transport.pending_requests(bookie_id) for bookie_id in BOOKIES]
 
 
+in_both_versions = pytest.mark.parametrize("version", [2, 3])
+
 # When a run ends ------------------------------------------------------------------------------------------------------
 
 
-async def test_entries_of_a_turn_are_one_run_for_all_connections() -> None:
-    async with three() as (_, transport):
+@in_both_versions
+async def test_entries_of_a_turn_are_one_run_for_all_connections(version: int) -> None:
+    async with three(protocol_version=version) as (_, transport):
         sender = await connected(transport)
         sender.send(range(1, 6))
         streams = streams_of(transport)
@@ -48,8 +57,9 @@ async def test_entries_of_a_turn_are_one_run_for_all_connections() -> None:
         assert not any(stream.connection.runs for stream in streams)
 
 
-async def test_what_was_sent_in_this_turn_is_counted_for_whoever_asks() -> None:
-    async with three() as (_, transport):
+@in_both_versions
+async def test_what_was_sent_in_this_turn_is_counted_for_whoever_asks(version: int) -> None:
+    async with three(protocol_version=version) as (_, transport):
         sender = await connected(transport)
         sender.send(range(1, 6))
         assert outstanding(transport) == [5, 5, 5]
@@ -60,8 +70,9 @@ async def test_what_was_sent_in_this_turn_is_counted_for_whoever_asks() -> None:
         assert outstanding(transport) == [0, 0, 0]
 
 
-async def test_other_requests_leave_in_the_order_in_which_they_were_submitted() -> None:
-    async with three() as (bookies, transport):
+@in_both_versions
+async def test_other_requests_leave_in_the_order_in_which_they_were_submitted(version: int) -> None:
+    async with three(protocol_version=version) as (bookies, transport):
         sender = await connected(transport)
         sender.send([1, 2])
         transport.submit("b0", ReadRequest(1, 0), lambda *_: None)
@@ -76,8 +87,9 @@ async def test_other_requests_leave_in_the_order_in_which_they_were_submitted() 
             assert [add_in(each).entry_id for each in adds] == expected
 
 
-async def test_a_run_that_is_full_leaves_before_the_turn_is_over() -> None:
-    async with three() as (bookies, transport):
+@in_both_versions
+async def test_a_run_that_is_full_leaves_before_the_turn_is_over(version: int) -> None:
+    async with three(protocol_version=version) as (bookies, transport):
         sender = await connected(transport)
         # Acknowledgements of one run have one size, so ids have to be as long as each other.
         while next(transport.txn_ids) < 1000:
@@ -95,8 +107,9 @@ async def test_a_run_that_is_full_leaves_before_the_turn_is_over() -> None:
             assert [add_in(each).entry_id for each in bookie.received] == [0, *ids]
 
 
-async def test_a_limit_holds_within_a_turn() -> None:
-    async with three(max_outstanding_requests=4) as (bookies, transport):
+@in_both_versions
+async def test_a_limit_holds_within_a_turn(version: int) -> None:
+    async with three(protocol_version=version, max_outstanding_requests=4) as (bookies, transport):
         sender = await connected(transport)
         bookies[0].script = keep_silent
         sender.send(range(1, 3))
@@ -108,8 +121,9 @@ async def test_a_limit_holds_within_a_turn() -> None:
         assert sorted(each for bookie_id, each, _ in sender.replies.failed if bookie_id == "b0") == list(range(5, 11))
 
 
-async def test_a_connection_that_is_lost_in_the_turn_costs_its_own_outcomes() -> None:
-    async with three() as (_, transport):
+@in_both_versions
+async def test_a_connection_that_is_lost_in_the_turn_costs_its_own_outcomes(version: int) -> None:
+    async with three(protocol_version=version) as (_, transport):
         sender = await connected(transport)
         sender.send([1, 2])
         sender.replies.is_sending = False
@@ -119,8 +133,9 @@ async def test_a_connection_that_is_lost_in_the_turn_costs_its_own_outcomes() ->
         assert [sender.replies.stored_by(bookie_id) for bookie_id in ("b0", "b2")] == [[0, 1, 2]] * 2
 
 
-async def test_entries_of_several_writers_share_a_run_and_each_hears_of_its_own() -> None:
-    async with three() as (_, transport):
+@in_both_versions
+async def test_entries_of_several_writers_share_a_run_and_each_hears_of_its_own(version: int) -> None:
+    async with three(protocol_version=version) as (_, transport):
         senders = [await connected(transport, ledger_id=ledger_id) for ledger_id in (1, 2, 3)]
         for entry_id in (1, 2):
             for sender in senders:
@@ -134,8 +149,11 @@ async def test_entries_of_several_writers_share_a_run_and_each_hears_of_its_own(
             assert [sender.replies.stored_by(bookie_id) for bookie_id in BOOKIES] == [list(range(last + 1))] * 3
 
 
-async def test_write_sets_of_a_striped_ledger_share_a_run_and_each_connection_gets_its_own_entries() -> None:
-    async with three() as (bookies, transport):
+@in_both_versions
+async def test_write_sets_of_a_striped_ledger_share_a_run_and_each_connection_gets_its_own_entries(
+    version: int,
+) -> None:
+    async with three(protocol_version=version) as (bookies, transport):
         sender = await connected(transport)
         sets = [("b0", "b1"), ("b1", "b2"), ("b2", "b0")]
         for entry_id in range(1, 10):
@@ -151,11 +169,44 @@ async def test_write_sets_of_a_striped_ledger_share_a_run_and_each_connection_ge
             assert sender.replies.stored_by(bookie_id) == expected
 
 
+async def test_one_sender_of_a_ledger_puts_entries_into_runs_in_version_2() -> None:
+    """Answers of two would look alike. When the first is gone, and all that it sent, another one may."""
+    async with three(protocol_version=2) as (_, transport):
+        first, second = await connected(transport), await connected(transport)
+        first.send([1])
+        second.send([2])
+        assert transport.write_sets_of(1).run is None
+        await first.replies.all()
+        await second.replies.all()
+        del first
+        third = await connected(transport)
+        third.send([3, 4])
+        second.send([5])
+        third.send([6])
+        run = transport.write_sets_of(1).run
+        assert run is not None
+        assert [add[0] for add in run.adds] == [6]
+        await second.replies.all()
+        await third.replies.all()
+
+
+def test_only_what_can_be_gone_claims_a_ledger() -> None:
+    class Fixed:
+        __slots__ = ()
+
+    write_sets, replies = WriteSets(), Replies()
+    fixed: Any = Fixed()
+    assert [write_sets.claim(1, each) for each in (fixed, replies, replies, Replies())] == [False, True, False, False]
+    del replies
+    assert write_sets.claim(1, Replies())
+
+
 # Any answers ----------------------------------------------------------------------------------------------------------
 
 RUNS = st.lists(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 300)), min_size=1, max_size=6), max_size=5)
 
 
+@in_both_versions
 @given(
     data=st.data(),
     runs=RUNS,
@@ -164,23 +215,23 @@ RUNS = st.lists(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 300)), min_
     cuts=st.lists(st.integers(1, 150), max_size=8),
 )
 def test_a_run_is_told_of_as_its_adds_are_that_were_sent_one_by_one(
-    data: st.DataObject, runs: list[list[tuple[int, int]]], order: str, failing: bool, cuts: list[int]
+    version: int, data: st.DataObject, runs: list[list[tuple[int, int]]], order: str, failing: bool, cuts: list[int]
 ) -> None:
     tokens = ["one", "two", "three"]
-    together: ClientConnection[str] = ClientConnection(3)
-    alone: ClientConnection[str] = ClientConnection(3)
+    together: ClientConnection[str] = ClientConnection(version)
+    alone: ClientConnection[str] = ClientConnection(version)
     answers: list[bytes] = []
     for number, adds in enumerate(runs):
         made = []
         for place, (writer, size) in enumerate(adds):
             entry_id, txn_id = 10 * number + place, 1000 + 10 * number + place
-            template = AddTemplate(ledger_id=1 + writer, master_key=b"k")
-            _, stored, frame = v3.AddEncoder(template).encode(txn_id, entry_id, b"", bytes(size))
+            template = AddTemplate(ledger_id=1 + writer, master_key=bytes(20))
+            encoder = v3.AddEncoder(template) if version == 3 else v2.AddPacketEncoder(template)
+            _, stored, frame = encoder.encode(txn_id, entry_id, b"", bytes(size))
             made.append((entry_id, tokens[writer], frame, stored))
             assert alone.send_add(stored, (entry_id, tokens[writer], float(number), frame))
             if failing and data.draw(st.integers(0, 5)) == 0:
-                refusal = AddResponse(Status.IO_ERROR, 1 + writer, entry_id)
-                answers.append(encode_add_response(txn_id, refusal))
+                answers.append(refusal(version, txn_id, AddResponse(Status.IO_ERROR, 1 + writer, entry_id)))
             else:
                 answers.append(stored)
         together.send_run(Run(made, float(number)))
@@ -196,6 +247,14 @@ def test_a_run_is_told_of_as_its_adds_are_that_were_sent_one_by_one(
     now = float(data.draw(st.integers(-1, 5)))
     assert together.expire(now) == alone.expire(now)
     assert together.abandon() == alone.abandon()
+
+
+def refusal(version: int, txn_id: int, response: AddResponse) -> bytes:
+    """The frame of an answer that says so."""
+    if version == 3:
+        return encode_add_response(txn_id, response)
+    request = AddRequest(response.ledger_id, response.entry_id, bytes(20), b"", b"")
+    return v2.encode_response(ReceivedRequest(2, 2, Operation.ADD_ENTRY, txn_id, 0, request), response)
 
 
 def heard(connection: ClientConnection[str], stream: bytes, cuts: list[int]) -> list[object]:

@@ -30,7 +30,7 @@ from bkclient.wire.messages import (
     template_of,
 )
 from bkclient.wire.outstanding import KeyInUse, Outstanding
-from bkclient.wire.runs import Run
+from bkclient.wire.runs import Run, Runs
 from bkclient.wire.server_connection import ServerConnection
 
 CODEC = EntryCodec(1, DigestType.CRC32C, b"")
@@ -105,14 +105,17 @@ class Conversation:
         return b"".join(buffers) if self.connection.send_add(acknowledgement, add) else None
 
     def send_run(self, entry_ids: list[int], wait: float) -> None:
-        """Adds that follow each other, all with acknowledgements of one size."""
-        if self.version == 2:
-            return
+        """Adds that follow each other, all with acknowledgements of one size, and with keys that are free."""
         adds: list[tuple[int, int, int, bytes]] = []
         for entry_id in entry_ids:
             request = request_of("add", entry_id)
             assert isinstance(request, AddRequest)
-            buffers, acknowledgement, size = v3.AddEncoder(template_of(request)).encode(
+            key = v2.match_of(request)
+            assert key is not None
+            if not self.connection.is_free(key) or (self.version == 2 and entry_id in [add[0] for add in adds]):
+                continue
+            encoder = (v2.AddPacketEncoder if self.version == 2 else v3.AddEncoder)(template_of(request))
+            buffers, acknowledgement, size = encoder.encode(
                 next(self.txn_ids), entry_id, request.header, request.payload
             )
             if adds and len(adds[0][3]) != len(acknowledgement):
@@ -121,7 +124,8 @@ class Conversation:
             adds.append((entry_id, self.serial, size, acknowledgement))
             (self.at_bookie[self.serial],) = self.wire.receive(b"".join(buffers))
             self.serial += 1
-        self.connection.send_run(Run(adds, self.now + wait))
+        if adds:
+            self.connection.send_run(Run(adds, self.now + wait))
 
     def receive(self, data: bytes, cut: int) -> list[tuple[int, Request | int, Status]]:
         """What becomes of ``data``, of which ``cut`` bytes come first: serial numbers, what was sent, statuses."""
@@ -237,7 +241,13 @@ def lets_adds_pass(self: ClientConnection[int], acknowledgement: bytes, add: Sen
     return True
 
 
+def has_none(self: Runs[int], acknowledgement: bytes) -> bool:
+    """The defect: a key that an add in a run has counts as free."""
+    return False
+
+
 DEFECTS = [
+    (Runs, "have", has_none, KINDS[:-3]),
     (Outstanding, "give_up", frees_at_once, KINDS[-3:]),
     (Outstanding, "add", lets_others_pass, KINDS[-3:]),
     (Outstanding, "never_mind", forgets_adds, KINDS[:-3]),

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from bkclient.wire import v3
+from bkclient.wire import v2, v3
 from bkclient.wire.connection import ClientConnection
 from bkclient.wire.envelope import EncodedRequest
 from bkclient.wire.errors import MalformedMessage, WireError
 from bkclient.wire.messages import (
     AddResponse,
+    AddTemplate,
     BatchReadRequest,
     BatchReadResponse,
     ForceLedgerRequest,
@@ -25,6 +26,7 @@ from bkclient.wire.messages import (
     Status,
 )
 from bkclient.wire.outstanding import Load, Outstanding
+from bkclient.wire.runs import Run
 from bkclient.wire.v3_add import header_field
 from tests.bkclient.wire.test_connection import add, reply, send
 
@@ -205,3 +207,24 @@ def test_the_check_counts_what_is_outstanding(version: int) -> None:
     connection.load.bytes -= 1
     with pytest.raises(AssertionError, match="part of the load"):
         connection.check()
+
+
+def v2_run(*entry_ids: int) -> Run[str]:
+    template = AddTemplate(ledger_id=1, master_key=bytes(20))
+    frames = [(each, v2.AddPacketEncoder(template).encode(1, each, b"", b"")) for each in entry_ids]
+    return Run([(entry_id, "token", size, stored) for entry_id, (_, stored, size) in frames], 1.0)
+
+
+def test_the_check_sees_a_key_of_two_adds_and_one_that_was_given_up() -> None:
+    connection: ClientConnection[str] = ClientConnection(2)
+    connection.send_run(v2_run(0, 1))
+    assert connection.check()[0] == 2
+    connection.send_run(v2_run(1, 2))
+    with pytest.raises(AssertionError, match="one add awaits"):
+        connection.check()
+    other: ClientConnection[str] = ClientConnection(2)
+    other.send_run(v2_run(0))
+    other.expire(1.0)
+    other.send_run(v2_run(0))
+    with pytest.raises(AssertionError, match="given up is not used"):
+        other.check()
