@@ -28,6 +28,7 @@ from bkclient.protocol.recovery import EntryVerdict
 from bkclient.wire.digest import DIGEST_SIZES
 from bkclient.wire.entry import ENTRY_HEADER_SIZE
 from scenarios.history import HistoryWriter, Kind
+from scenarios.recording_causes import MetadataCauses
 from scenarios.recording_messages import RequestNumbers, RequestRecorder, host_of
 
 __all__ = [
@@ -98,10 +99,7 @@ class Recorder:
         self.messages = RequestNumbers()
         #: What is stored of each log.
         self.manifests: dict[str, LogManifest] = {}
-        #: Who created each ledger.
-        self.creators: dict[int, str] = {}
-        #: By client and ledger, what it read of closed ledgers, or wrote to close them, over all of its sessions.
-        self.known_closed: dict[tuple[str, int], LedgerMetadata] = {}
+        self.causes = MetadataCauses()
         #: By log and cursor, the openings of it that have stored something.
         self.cursor_openings: dict[tuple[str, str], set[str]] = {}
         self._overhead: dict[int, int] = {}

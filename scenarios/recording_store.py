@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Final
 
 from bkclient.errors import BookKeeperError, MetadataOutcomeUnknown, MetadataVersionConflict, NoSuchLedger
-from bkclient.ledger import BookieId, LedgerMetadata, LedgerState, Versioned
+from bkclient.ledger import BookieId, LedgerMetadata, Versioned
 from bkclient.metadata.base import BookieAddress, BookieListener, BookieSets, Cancel, LedgerListener, MetadataStore
 from bkclient.metadata.tree import NodeTree, tree_of
 from scenarios.history import Kind
@@ -15,14 +14,7 @@ from scenarios.recording_tree import RecordedTree, log_of
 from simbookie.world.hosts import Host, World
 from simbookie.world.metadata import SimulatedMetadataStore
 
-__all__ = ["CAUSE_BY_STATE", "AppliedStore", "LearnedStore", "is_repair", "record_cas", "recorded_store"]
-
-#: Which change of metadata a write is, by the state that it writes.
-CAUSE_BY_STATE: Final = {
-    LedgerState.OPEN: "ensemble",
-    LedgerState.IN_RECOVERY: "recover",
-    LedgerState.CLOSED: "close",
-}
+__all__ = ["AppliedStore", "LearnedStore", "record_cas", "recorded_store"]
 
 
 def record_cas(
@@ -44,15 +36,6 @@ def record_cas(
         outcome=outcome,
         expected_version=expected_version,
         **metadata_fields(metadata, version),
-    )
-
-
-def is_repair(written: LedgerMetadata, read: LedgerMetadata | None) -> bool:
-    """Whether a write replaces bookies of a ledger that its writer has read as closed, or has closed."""
-    return (
-        read is not None
-        and (written.state, written.last_entry_id) == (read.state, read.last_entry_id)
-        and written.fragments != read.fragments
     )
 
 
@@ -132,9 +115,8 @@ class AppliedStore(_Forwarding):
     """Records at the service, below all delays and faults, when an operation is applied or refused.
 
     The order of successful META_CAS events is therefore the order in which the metadata changed, regardless of when clients get
-    the answers. ``cause`` replaces the cause that follows from the written state, for writers that are not clients. A client that
-    replaces bookies of a ledger which it has read as closed, or has closed itself, repairs it, which is re-replication; so
-    does one that changes an open ledger which another client has created.
+    the answers. ``cause`` replaces the one that :class:`~scenarios.recording_causes.MetadataCauses` tells, for writers that are
+    not clients.
     """
 
     def __init__(self, inner: MetadataStore, recorder: Recorder, actor: str, cause: str | None = None) -> None:
@@ -158,7 +140,7 @@ class AppliedStore(_Forwarding):
         """Record META_CAS, cause create."""
         created = await self._inner.create_ledger(metadata)
         self._recorder.learn(created.metadata)
-        self._recorder.creators[created.metadata.ledger_id] = self._actor
+        self._recorder.causes.created(self._actor, created)
         self._record_cas(created.metadata, "create", "ok", expected_version=-1, version=created.version)
         log = log_of(created.metadata)
         if log is not None:
@@ -167,11 +149,8 @@ class AppliedStore(_Forwarding):
 
     async def write_ledger(self, metadata: LedgerMetadata, expected_version: int) -> Versioned:
         """Record META_CAS."""
-        cause = self._cause or CAUSE_BY_STATE[metadata.state]
-        is_stranger = self._recorder.creators.get(metadata.ledger_id, self._actor) != self._actor
-        known_closed = self._recorder.known_closed.get((self._actor, metadata.ledger_id))
-        if is_repair(metadata, known_closed) or (cause == "ensemble" and is_stranger):
-            cause = "rereplicate"
+        causes = self._recorder.causes
+        cause = self._cause or causes.cause_of(self._actor, metadata, expected_version)
         try:
             written = await self._inner.write_ledger(metadata, expected_version)
         except MetadataVersionConflict:
@@ -180,16 +159,14 @@ class AppliedStore(_Forwarding):
         except BookKeeperError:
             self._record_cas(metadata, cause, "error", expected_version=expected_version)
             raise
-        if metadata.is_closed:
-            self._recorder.known_closed[self._actor, metadata.ledger_id] = metadata
+        causes.learn(written)
         self._record_cas(metadata, cause, "ok", expected_version=expected_version, version=written.version)
         return written
 
     async def read_ledger(self, ledger_id: int) -> Versioned:
         """Record META_READ."""
         value = await self._inner.read_ledger(ledger_id)
-        if value.metadata.is_closed:
-            self._recorder.known_closed[self._actor, ledger_id] = value.metadata
+        self._recorder.causes.learn(value)
         fields = metadata_fields(value.metadata, value.version)
         self._recorder.record(Kind.META_READ, self._actor, ledger_id, outcome="ok", **fields)
         return value
@@ -212,7 +189,7 @@ class LearnedStore(_Forwarding):
         try:
             return await self._inner.write_ledger(metadata, expected_version)
         except MetadataOutcomeUnknown:
-            cause = CAUSE_BY_STATE[metadata.state]
+            cause = self._recorder.causes.cause_of(self._actor, metadata, expected_version)
             self._record_cas(metadata, cause, "unknown", expected_version=expected_version)
             raise
 

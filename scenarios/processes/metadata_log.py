@@ -9,12 +9,12 @@ from collections.abc import Callable
 from typing import Final
 
 from bkclient.errors import BookKeeperError
-from bkclient.ledger import LedgerMetadata
+from bkclient.ledger import LedgerMetadata, Versioned
 from bkclient.metadata.codec import decode_ledger_metadata
 from bkclient.metadata.paths import parse_ledger_path
 from scenarios.history import Kind
 from scenarios.recording import Recorder, metadata_fields
-from scenarios.recording_store import CAUSE_BY_STATE, is_repair, record_cas
+from scenarios.recording_store import record_cas
 from scenarios.recording_tree import LogChanges, log_of
 from simbookie.zookeeper.codes import ErrorCode, OpCode
 from simbookie.zookeeper.messages import Create, Delete, PathRequest, Request, SetData
@@ -74,6 +74,7 @@ class MetadataLog:
         if metadata is None:
             return
         self._stored[ledger_id] = metadata, 0
+        self._recorder.causes.created(actor, Versioned(metadata, 0))
         record_cas(self._recorder, actor, metadata, "create", "ok", expected_version=-1, version=0)
         log = log_of(metadata)
         if log is not None:
@@ -83,14 +84,12 @@ class MetadataLog:
         metadata = _decoded(ledger_id, request.data)
         if metadata is None:
             return
-        is_repaired = is_repair(metadata, self._recorder.known_closed.get((actor, ledger_id)))
-        cause = "rereplicate" if is_repaired else CAUSE_BY_STATE[metadata.state]
+        cause = self._recorder.causes.cause_of(actor, metadata, request.version)
         outcome, version = _REFUSED.get(code, "error"), -1
         if code is ErrorCode.OK:
             outcome, version = "ok", request.version + 1
             self._stored[ledger_id] = metadata, version
-            if metadata.is_closed:
-                self._recorder.known_closed[actor, ledger_id] = metadata
+            self._recorder.causes.learn(Versioned(metadata, version))
         expected = request.version
         record_cas(self._recorder, actor, metadata, cause, outcome, expected_version=expected, version=version)
 
@@ -99,8 +98,7 @@ class MetadataLog:
         metadata = None if znode is None else _decoded(ledger_id, znode.data)
         if znode is None or metadata is None:
             return
-        if metadata.is_closed:
-            self._recorder.known_closed[actor, ledger_id] = metadata
+        self._recorder.causes.learn(Versioned(metadata, znode.version))
         fields = metadata_fields(metadata, znode.version)
         self._recorder.record(Kind.META_READ, actor, ledger_id, outcome="ok", **fields)
 

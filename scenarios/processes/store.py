@@ -30,12 +30,19 @@ class ProcessStore(LearnedStore):
 
     async def create_ledger(self, metadata: LedgerMetadata) -> Versioned:
         """Forwarded; the recorder learns how to read the ledger's entries."""
-        return self._learned(await self._inner.create_ledger(metadata))
+        created = self._learned(await self._inner.create_ledger(metadata))
+        self._recorder.causes.created(self._actor, created)
+        return created
 
     async def read_ledger(self, ledger_id: int) -> Versioned:
-        """The same."""
+        """The same; and what later writes build on."""
         return self._learned(await self._inner.read_ledger(ledger_id))
+
+    async def write_ledger(self, metadata: LedgerMetadata, expected_version: int) -> Versioned:
+        """The same."""
+        return self._learned(await super().write_ledger(metadata, expected_version))
 
     def _learned(self, value: Versioned) -> Versioned:
         self._recorder.learn(value.metadata)
+        self._recorder.causes.learn(value)
         return value

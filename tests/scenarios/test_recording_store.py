@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from bkclient import LedgerMetadata
 from bkclient.errors import BookKeeperError, MetadataOutcomeUnknown, MetadataVersionConflict
-from bkclient.ledger import LedgerState, Versioned
+from bkclient.ledger import Fragment, LedgerState, Versioned
 from bkclient.metadata.base import BookieAddress, BookieSets
 from bkclient.metadata.memory import MemoryMetadataService, MemoryMetadataStore
 from scenarios.recording import metadata_fields
@@ -29,6 +30,16 @@ async def store() -> AsyncIterator[MemoryMetadataStore]:
     session = MemoryMetadataService().session(rng=Random(1))
     yield session
     await session.aclose()
+
+
+class Lost(LearnedStore):
+    """Loses the answers to all writes."""
+
+    def __init__(self, inner: MemoryMetadataStore) -> None:
+        super().__init__(inner, Notes().recorder, "")
+
+    async def write_ledger(self, metadata: LedgerMetadata, expected_version: int) -> Versioned:
+        raise MetadataOutcomeUnknown
 
 
 def cas(cause: str, outcome: str, expected: int, metadata: LedgerMetadata, version: int = -1) -> dict[str, Any]:
@@ -86,7 +97,7 @@ async def test_a_writer_that_is_no_client_gives_its_own_cause(notes: Notes, stor
 
 
 async def test_who_replaces_bookies_of_what_was_closed_repairs_it(notes: Notes, store: MemoryMetadataStore) -> None:
-    """And who writes another end, or has not seen that it is closed, closes it."""
+    """And who writes another end, or builds on a version that nobody knows of, closes it."""
     created = await store.create_ledger(METADATA)
     closed = created.metadata.with_ensemble(4, ("b0", "b1", "b3")).closed(9, 99)
     await store.write_ledger(closed, 0)
@@ -102,12 +113,54 @@ async def test_who_replaces_bookies_of_what_was_closed_repairs_it(notes: Notes, 
     assert causes == ["close", "rereplicate", "close"]
 
 
-async def test_an_outcome_that_stays_unknown_is_recorded_where_it_is_learned(
-    notes: Notes, store: MemoryMetadataStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def lost(metadata: LedgerMetadata, expected_version: int) -> Versioned:
-        raise MetadataOutcomeUnknown
+OLDER_REPAIRED = (Fragment(0, ("b0", "b4", "b2")), Fragment(4, ("b0", "b1", "b3")))
 
+
+@pytest.mark.parametrize("state", LedgerState)
+@pytest.mark.parametrize("actor", ["writer", "operator"])
+async def test_who_replaces_bookies_of_an_older_fragment_repairs_it(
+    notes: Notes, store: MemoryMetadataStore, state: LedgerState, actor: str
+) -> None:
+    """In every state, also the writer itself, and whether the write is refused, or its outcome unknown."""
+    created = await AppliedStore(store, notes.recorder, "writer").create_ledger(METADATA)
+    found = replace(created.metadata.with_ensemble(4, ("b0", "b1", "b3")), state=state)
+    if state is LedgerState.CLOSED:
+        found = found.closed(9, 99)
+    await AppliedStore(store, notes.recorder, "writer").write_ledger(found, 0)
+    applied = AppliedStore(store, notes.recorder, actor)
+    await applied.read_ledger(LEDGER)
+    repaired = replace(found, fragments=OLDER_REPAIRED)
+    notes.told()
+    await applied.write_ledger(repaired, 1)
+    with pytest.raises(MetadataVersionConflict):
+        await applied.write_ledger(repaired, 1)
+    with pytest.raises(MetadataOutcomeUnknown):
+        await LearnedStore(Lost(store), notes.recorder, actor).write_ledger(repaired, 1)
+    assert [(fields["cause"], fields["outcome"]) for _, _, _, fields in notes.told()] == [
+        ("rereplicate", "ok"),
+        ("rereplicate", "conflict"),
+        ("rereplicate", "unknown"),
+    ]
+
+
+@pytest.mark.parametrize(("state", "cause"), [(LedgerState.OPEN, "ensemble"), (LedgerState.IN_RECOVERY, "recover")])
+async def test_who_replaces_bookies_of_the_last_fragment_before_the_end_does_not_repair(
+    notes: Notes, store: MemoryMetadataStore, state: LedgerState, cause: str
+) -> None:
+    """So a recovery that stores its changes before it closes is recorded as what it is."""
+    applied = AppliedStore(store, notes.recorder, "writer")
+    created = await applied.create_ledger(METADATA)
+    found = created.metadata.with_state(state)
+    await applied.write_ledger(found, 0)
+    for version, changed in enumerate((found.with_ensemble(0, ("b0", "b4", "b2")), found), start=1):
+        await applied.write_ledger(changed, version)
+    causes = [fields["cause"] for kind, _, _, fields in notes.told() if kind == "META_CAS"]
+    assert causes == ["create", cause, cause, cause]
+
+
+async def test_an_outcome_that_stays_unknown_is_recorded_where_it_is_learned(
+    notes: Notes, store: MemoryMetadataStore
+) -> None:
     learned = LearnedStore(store, notes.recorder, "writer")
     created = await learned.create_ledger(METADATA)
     closed = created.metadata.closed(1, 2)
@@ -115,9 +168,8 @@ async def test_an_outcome_that_stays_unknown_is_recorded_where_it_is_learned(
     with pytest.raises(MetadataVersionConflict):
         await learned.write_ledger(created.metadata, 0)
     assert notes.told() == []
-    monkeypatch.setattr(store, "write_ledger", lost)
     with pytest.raises(MetadataOutcomeUnknown):
-        await learned.write_ledger(closed, 1)
+        await LearnedStore(Lost(store), notes.recorder, "writer").write_ledger(closed, 1)
     assert notes.told() == [("META_CAS", "writer", LEDGER, cas("close", "unknown", 1, closed))]
 
 
