@@ -34,7 +34,7 @@ FORMULAS: Final[Mapping[str, str]] = MappingProxyType(
             "ADD_RESP(e, b in ws(e, M@s), code = -101)@s to w, e without Qa good answers => no APP_ACK to w of what had "
             "no Qa good answers before s, and the first APP_FAIL to w after s has code -101"
         ),
-        "A13": "APP_ACK(e)@s to w => #{domain(b): b in ws(e, M@s), ok(w, b, e)@s} > 1",
+        "A13": "FAULT_DOMAINS before s, Qw > 1, APP_ACK(e)@s to w => #{rack of b in it: b in ws(e, M@s), ok(w, b, e)@s} > 1",
         "B1": "#{META_CAS(cause = close, outcome = ok, state = CLOSED)} <= 1",
         "B2": "v > C.version and M(v) is known => M(v) has the state, last entry, length and first entries of C",
         "B3": "META_CAS(ok), META_READ, OPEN_RESULT or CLOSE_RESULT with state CLOSED => (last_entry, length) = (LE, LEN)",
@@ -78,7 +78,7 @@ FORMULAS: Final[Mapping[str, str]] = MappingProxyType(
         "D11": "READ_RESP(b, denied) or REC_READ_RESP(b, denied), asked at t, answered at s => b was not in limbo from t to s",
         "D12": "BK_GC@s at b => b is in no ensemble of M@s, or the ledger is deleted at s",
         "D13": "BK_ANSWER(operation = write-back, code = x) or ADD_RESP(recovery, code = x) => x != -101",
-        "D16": "force begun at t ends well at s => every APP_ACK(e) before t has e <= LAC of the writer at s",
+        "D16": "FORCE_START@t, FORCE_RESULT(code = 0) of it, APP_ACK(e) before t, and lost(e) = 0 => e <= LE",
         "E1": "first REC_READ_SEND(e) of run r => first(r) <= e <= max(first(r) - 1, lac of FENCE_RESPs to r) + 1",
         "E2": "REC_READ_SEND(e, b) of run r => b in ws(e, ens(r))",
         "E3": "REC_DECIDE(e, negative)@s of run r => #{b in ws(e, ens(r)): REC_READ_RESP(e, b, denied) before s} > Qw - Qa",
@@ -137,8 +137,8 @@ FORMULAS: Final[Mapping[str, str]] = MappingProxyType(
         ),
         "L9": "OPEN_START(recovery) to c, and c alive when everything has arrived => #{OPEN_RESULT to c} = 1",
         "L10": (
-            "OPEN_RESULT(code = -6)@s of run r => some e that r writes back: #{b in ws(e, own ensemble of r): no failed "
-            "ADD_RESP(e, b, recovery) before s} < Qa"
+            "OPEN_RESULT(code = -10)@s of run r that fails for lack of bookies => some e that r writes back: #{b in ws(e, own "
+            "ensemble of r): ADD_RESP(e, b, recovery, code = 0) before s, or no ADD_RESP(e, b, recovery) before s} < Qa"
         ),
         "L11": "force begun by w, and w alive when everything has arrived => it ended once",
         "L12": "CLOSE_START to w, and w alive when everything has arrived => #{CLOSE_RESULT to w} = 1",

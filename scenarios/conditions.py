@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any, Final
 
 from bkclient import ClientConfig, DigestType, LimitSettings, ReadingSettings, TimeoutSettings
+from bkclient.placement import FixedLocations
 from bkclient.transport.tcp import TcpTransportConfig
 from simbookie.storage.forgetful import ForgetsLike
 from simbookie.storage.group_commit import JournalConfig
@@ -51,9 +52,21 @@ class Conditions:
     #: Whether bookies on files check their cookies when they start, and start in doubt, to be checked, rather than not at all.
     cookies: bool = False
     integrity: bool = False
+    #: Bookies and their racks, if clients are told of them.
+    racks: tuple[tuple[str, str], ...] = ()
     files: FilesConfig = USUAL_FILES
     #: The shape of streams, where bytes are sent.
     tcp: TcpConfig | None = None
+
+    @property
+    def locations(self) -> FixedLocations | None:
+        """Where clients are told that bookies are; None if they are told nothing."""
+        return FixedLocations({bookie: f"/{rack}" for bookie, rack in self.racks}) if self.racks else None
+
+    @property
+    def demanded_racks(self) -> tuple[tuple[str, str], ...]:
+        """Bookies and their racks, if acknowledgements have to be from several of them."""
+        return self.racks if self.client.writing.enforce_min_fault_domains else ()
 
     def as_header(self) -> dict[str, Any]:
         """The conditions as a history's header holds them."""

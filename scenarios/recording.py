@@ -307,6 +307,11 @@ class ClientLog:
         future.add_done_callback(on_done)
         return future
 
+    def spread(self, writer: AnyWriter, racks: tuple[tuple[str, str], ...]) -> None:
+        """Record FAULT_DOMAINS: bookies of one rack alone confirm nothing to this writer."""
+        bookies, names = zip(*racks, strict=True)
+        self.record(Kind.FAULT_DOMAINS, writer.ledger_id, bookies=",".join(bookies), racks=",".join(names))
+
     async def closed(self, writer: AnyWriter, closing: Awaitable[None]) -> None:
         """Close; records CLOSE_START, and CLOSE_RESULT unless it is cancelled."""
         self.record(Kind.CLOSE_START, writer.ledger_id)
@@ -322,6 +327,16 @@ class ClientLog:
                 end = metadata.last_entry_id if metadata.is_closed else -1
                 result = {"code": int(code), "last_entry": end, "length": metadata.length}
                 self.record(Kind.CLOSE_RESULT, writer.ledger_id, **result)
+
+    async def forced(self, writer: AnyWriter, forcing: Awaitable[None]) -> None:
+        """Force; records FORCE_START, and FORCE_RESULT unless it is cancelled."""
+        self.record(Kind.FORCE_START, writer.ledger_id)
+        try:
+            await forcing
+        except BookKeeperError as error:
+            self.record(Kind.FORCE_RESULT, writer.ledger_id, code=int(error.code))
+            raise
+        self.record(Kind.FORCE_RESULT, writer.ledger_id, code=int(Code.OK))
 
     async def opened(
         self, ledger_id: int, opening: Awaitable[LedgerReader], *, recover: bool

@@ -43,6 +43,9 @@ class _RecordedWriter(LedgerWriter):
         entry_id = self.last_add_pushed + 1
         return self._log.added(self, entry_id, bytes(payload), super().append_nowait(payload), given=False)
 
+    async def force(self) -> None:
+        await self._log.forced(self, super().force())
+
     async def close(self) -> None:
         await self._log.closed(self, super().close())
 
@@ -52,6 +55,9 @@ class _RecordedAdvancedWriter(AdvancedLedgerWriter):
 
     def append_nowait(self, entry_id: int, payload: Payload) -> asyncio.Future[int]:
         return self._log.added(self, entry_id, bytes(payload), super().append_nowait(entry_id, payload), given=True)
+
+    async def force(self) -> None:
+        await self._log.forced(self, super().force())
 
     async def close(self) -> None:
         await self._log.closed(self, super().close())
@@ -116,21 +122,31 @@ class _RecordedTail(LedgerTail):
 
 
 class RecordedClient(BookKeeper):
-    """A client whose writers and readers record what the application does and gets; ``log`` is where."""
+    """A client whose writers and readers record what the application does and gets; ``log`` is where.
+
+    ``racks`` has bookies with their racks, if its writers need acknowledgements from several of these.
+    """
 
     log: ClientLog
+    racks: tuple[tuple[str, str], ...] = ()
 
     async def create_ledger(self, **options: Any) -> LedgerWriter:
         """See :meth:`bkclient.BookKeeper.create_ledger`."""
         writer = await super().create_ledger(**options)
+        self._created(writer)
         become(writer, _RecordedWriter, _log=self.log)
         return writer
 
     async def create_advanced_ledger(self, **options: Any) -> AdvancedLedgerWriter:
         """See :meth:`bkclient.BookKeeper.create_advanced_ledger`."""
         writer = await super().create_advanced_ledger(**options)
+        self._created(writer)
         become(writer, _RecordedAdvancedWriter, _log=self.log)
         return writer
+
+    def _created(self, writer: LedgerWriter | AdvancedLedgerWriter) -> None:
+        if self.racks:
+            self.log.spread(writer, self.racks)
 
     async def open_ledger(self, ledger_id: int, *, recover: bool = False, **options: Any) -> LedgerReader:
         """See :meth:`bkclient.BookKeeper.open_ledger`."""

@@ -152,9 +152,10 @@ class Stage:
             wall_clock=wall_clock,
             observer=RecoveryRecorder(recorder, host.name, observer),
             resources=resources,
+            locations=self.conditions.locations,
             **options,
         )
-        client.log = log
+        client.log, client.racks = log, self.conditions.demanded_racks
         return client
 
     def _new_transport(self, host: Host, store: MetadataStore, config: TcpTransportConfig) -> BookieTransport:

@@ -26,6 +26,7 @@ from scenarios.checker.cookie_gate import CookieGate
 from scenarios.checker.coverage_before_reads import CoverageBeforeReads
 from scenarios.checker.facts import LedgerFacts
 from scenarios.checker.fenced_stays_fenced import FencedStaysFenced
+from scenarios.checker.forces_confirm import ForcesConfirm
 from scenarios.checker.fragments_well_formed import FragmentsWellFormed
 from scenarios.checker.lac_honest import LacHonest
 from scenarios.checker.length_consistent import LengthConsistent
@@ -41,6 +42,7 @@ from scenarios.checker.reader_lac import ReaderLac
 from scenarios.checker.recoveries_agree import RecoveriesAgree
 from scenarios.checker.recovery_adds import RecoveryAdds
 from scenarios.checker.recovery_close import RecoveryClose
+from scenarios.checker.recovery_gives_up import RecoveryGivesUp
 from scenarios.checker.recovery_reads import RecoveryReads
 from scenarios.checker.replicas_agree import ReplicasAgree
 from scenarios.checker.stored_where_sent import StoredWhereSent
@@ -82,6 +84,8 @@ FAMILIES: Final[tuple[type[Family], ...]] = (
     WriterLac,
     StoredWhereSent,
     RecoveryAdds,
+    RecoveryGivesUp,
+    ForcesConfirm,
     ToldAtOpen,
     CookieGate,
 )
@@ -122,6 +126,9 @@ _ESSENTIAL: Final[dict[str, tuple[str, ...]]] = {
     Kind.OPEN_START: ("recovery",),
     Kind.OPEN_RESULT: ("recovery", "code"),
     Kind.CLOSE_START: (),
+    Kind.FORCE_START: (),
+    Kind.FORCE_RESULT: ("code",),
+    Kind.FAULT_DOMAINS: ("bookies", "racks"),
     Kind.CLOSE_RESULT: ("code", "last_entry", "length"),
     Kind.READ_RESULT: ("entry", "code", "version"),
     Kind.LAC_ADV: ("lac",),

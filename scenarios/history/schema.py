@@ -95,6 +95,11 @@ class Kind(StrEnum):
     LOG_READ_START = "LOG_READ_START"
     LOG_READ = "LOG_READ"
     LOG_READ_END = "LOG_READ_END"
+    # forces: application calls and returns
+    FORCE_START = "FORCE_START"
+    FORCE_RESULT = "FORCE_RESULT"
+    # where bookies are
+    FAULT_DOMAINS = "FAULT_DOMAINS"
 
 
 COMMON_FIELDS: Final[tuple[str, ...]] = ("seq", "time_us", "actor", "kind", "ledger")
@@ -150,6 +155,7 @@ FIELDS: Final[Mapping[str, FieldType]] = MappingProxyType(
         "mode": FieldType.STRING,
         "publish_ms": FieldType.LONG,
         "cookie": FieldType.STRING,
+        "racks": FieldType.STRING,
     }
 )
 
@@ -242,6 +248,10 @@ KINDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         # publish_ms is the publish time of the message, in milliseconds since 1970.
         Kind.LOG_READ: ("log", "handle", "content", "entry", "batch", "publish_ms"),
         Kind.LOG_READ_END: ("log", "handle"),
+        Kind.FORCE_START: (),
+        Kind.FORCE_RESULT: ("code",),
+        # bookies are joined by commas, and their racks, in the same order.
+        Kind.FAULT_DOMAINS: ("bookies", "racks"),
     }
 )
 

@@ -160,6 +160,7 @@ OPTION_MUTANTS: Final = (
         summary="an entry is acknowledged by bookies of one fault domain although several are demanded",
         clauses=("A13",),
         world="fault-domains",
+        in_runs=True,
         replaces=(Replacement(PendingAdds, "spans", lambda _original: lambda *_arguments: True),),
     ),
     Mutant(
@@ -183,6 +184,7 @@ OPTION_MUTANTS: Final = (
         summary="a force that ends after the close claims success for entries that the close cut off",
         clauses=("D16",),
         world="deferred-2-2-2",
+        in_runs=True,
         replaces=(Replacement(AppendMachine, "on_forced", _always_successful),),
     ),
     Mutant(

@@ -296,6 +296,7 @@ RECOVERY_MUTANTS: Final = (
         summary="a recovery that has no spare bookie gives up entries that the failed bookie had stored already",
         clauses=("L10",),
         world="no-spare",
+        in_runs=True,
         past="REC-28",
         replaces=(
             Replacement(RecoveryMachine, "start", _forgetting_what_was_given_up),

@@ -50,6 +50,7 @@ class Cluster:
     ``forgets`` names the kind of storage whose way of forgetting fences the bookies have. With a ``store`` they keep what they
     have in files, as ``files`` says; without one in memory, as ``storage`` says. Those on files may check ``cookies`` when they
     start; with ``integrity`` too one that may have lost something starts all the same, and vouches for nothing of that.
+    ``racks`` has the names of the racks that the bookies are in, one for each, or nothing: then clients know of none.
     """
 
     bookies: int
@@ -61,6 +62,7 @@ class Cluster:
     store: StoreKind | None = None
     cookies: bool = False
     integrity: bool = False
+    racks: tuple[str, ...] = ()
     network: NetworkConfig = field(default_factory=NetworkConfig)
     metadata: MetadataConfig = field(default_factory=MetadataConfig)
     storage: MemoryStorageConfig = field(default_factory=_usual_storage)
@@ -78,6 +80,8 @@ class Cluster:
             raise PlanError("expected bookies that keep files or forget fences, found both")
         if (self.cookies and self.store is None) or (self.integrity and not self.cookies):
             raise PlanError("expected store=... with cookies, and cookies with integrity, found one without the other")
+        if self.racks and len(self.racks) != self.bookies:
+            raise PlanError(f"expected a rack for each of {self.bookies} bookies, found {len(self.racks)}")
         usual = _usual_client()
         for name in groups_of(ClientConfig):
             if name not in CLIENT_GROUPS and getattr(self.client, name) != getattr(usual, name):
@@ -106,6 +110,7 @@ class Cluster:
             store=self.store,
             cookies=self.cookies,
             integrity=self.integrity,
+            racks=tuple(zip(self.bookie_names, self.racks, strict=False)),
             files=self.files,
             checkpoint_interval_s=self.checkpoint_s,
             tcp=self.tcp if self.transport is TransportKind.BYTES else None,

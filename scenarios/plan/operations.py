@@ -138,9 +138,10 @@ class Flush(_OfLedger):
 
 @dataclass(frozen=True, slots=True)
 class ForceLedger(_OfLedger):
-    """Make what was acknowledged durable, for a ledger created with ``deferred``."""
+    """Make what was acknowledged durable, for a ledger created with ``deferred``. Waits for the outcome unless ``nowait``."""
 
     verb: ClassVar[str] = "force"
+    nowait: bool = False
 
 
 @dataclass(frozen=True, slots=True)

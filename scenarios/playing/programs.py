@@ -66,6 +66,7 @@ class PlayedProgram:
         self._writers: dict[str, Writer] = {}
         self._readers: dict[str, LedgerReader] = {}
         self._appends: dict[str, dict[int, asyncio.Future[int]]] = {}
+        self._forces: list[asyncio.Future[None]] = []
         self._client: RecordedClient | None = None
         self._logs: PlayedLogs | None = None
         #: How each operation is played.
@@ -75,7 +76,7 @@ class PlayedProgram:
             ops.AppendAt: self._append_at,
             ops.CancelAppends: self._cancel,
             ops.Flush: lambda operation: self._writer(operation).flush(),
-            ops.ForceLedger: lambda operation: self._writer(operation).force(),
+            ops.ForceLedger: self._force,
             ops.TellLac: self._tell_lac,
             ops.Close: lambda operation: self._writer(operation).close(),
             ops.DeleteLedger: self._delete,
@@ -117,6 +118,8 @@ class PlayedProgram:
                 self.problems.append(f"{call.operation.verb} of {self.program.name} was refused: {refusal}")
             if not refusal and call.wanted is ops.Wanted.FAILS:
                 self.problems.append(f"{call.operation.verb} of {self.program.name} was not refused")
+        if self._forces:
+            await asyncio.gather(*self._forces, return_exceptions=True)
         self.current = None
         self.has_ended = True
         self._on_change()
@@ -195,6 +198,14 @@ class PlayedProgram:
             if entry_id in pending:
                 pending.pop(entry_id).cancel()
         await anyio.lowlevel.checkpoint()  # tasks that wait for the outcomes run first
+
+    async def _force(self, operation: ops.ForceLedger) -> None:
+        forcing = self._writer(operation).force()
+        if not operation.nowait:
+            await forcing
+            return
+        self._forces.append(asyncio.ensure_future(forcing))
+        await anyio.lowlevel.checkpoint()  # so that it has begun
 
     async def _tell_lac(self, operation: ops.TellLac) -> None:
         await self._writer(operation).write_explicit_lac()

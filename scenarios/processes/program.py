@@ -106,7 +106,9 @@ class _Client:
                 wall_clock=time.time,
                 observer=RecoveryRecorder(recorder, self.name),
                 resources=AsyncExitStack(),
+                locations=self.conditions.locations,
             )
+            client.racks = self.conditions.demanded_racks
             client.log = ClientLog(recorder, self.name, _INCARNATION)
             async with client:
                 await program(client)

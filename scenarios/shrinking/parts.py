@@ -178,14 +178,19 @@ def with_cluster(plan: Plan, sizes: Sizes, bookies: int) -> Plan:
     """The plan with ledgers of these sizes and so many bookies.
 
     Bookies that steps name get the first names, if there are enough of those; otherwise steps about the last ones are left out.
+    Each stays in its rack.
     """
-    names = plan.cluster.bookie_names
+    names, racks = plan.cluster.bookie_names, plan.cluster.racks
     named = [name for name in names if name in set(_hosts_named(plan))]
     if bookies < plan.cluster.bookies and len(named) <= bookies:
         others = [name for name in names if name not in named]
-        plan = _renamed(plan, dict(zip([*named, *others], names, strict=True)))
+        order = [*named, *others]
+        plan = _renamed(plan, dict(zip(order, names, strict=True)))
+        racks = tuple(racks[names.index(name)] for name in order) if racks else ()
     gone = _Gone(set(names[bookies:]), set())
-    return _without(plan, gone, replace(plan.cluster, sizes=sizes, bookies=bookies), plan.clients, plan.steps)
+    return _without(
+        plan, gone, replace(plan.cluster, sizes=sizes, bookies=bookies, racks=racks[:bookies]), plan.clients, plan.steps
+    )
 
 
 def _hosts_named(plan: Plan) -> Iterator[str]:

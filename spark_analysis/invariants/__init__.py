@@ -57,6 +57,7 @@ from spark_analysis.invariants.recoveries_agree import RECOVERIES_AGREE
 from spark_analysis.invariants.recovery_add_accepted import RECOVERY_ADD_ACCEPTED
 from spark_analysis.invariants.recovery_lac_frozen import RECOVERY_LAC_FROZEN
 from spark_analysis.invariants.recovery_reads import RECOVERY_READS
+from spark_analysis.invariants.recovery_resolves import RECOVERY_RESOLVES
 from spark_analysis.invariants.replicas_agree import REPLICAS_AGREE
 from spark_analysis.invariants.rewrite_before_close import REWRITE_BEFORE_CLOSE
 from spark_analysis.invariants.single_writer_order import SINGLE_WRITER_ORDER
@@ -116,6 +117,7 @@ _ALL: Final[tuple[Invariant, ...]] = (
     RECOVERIES_AGREE,
     RECOVERY_LAC_FROZEN,
     RECOVERY_READS,
+    RECOVERY_RESOLVES,
     REPLICAS_AGREE,
     REWRITE_BEFORE_CLOSE,
     SINGLE_WRITER_ORDER,

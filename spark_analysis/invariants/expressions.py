@@ -17,8 +17,10 @@ __all__ = [
     "ENTRY_KEY",
     "FENCED",
     "LEDGER_KEY",
+    "LEDGER_RECOVERY",
     "NO_SUCH_LEDGER",
     "OK",
+    "REFUSALS",
     "ensemble_of",
     "is_applied_write",
     "is_closed",
@@ -42,9 +44,12 @@ ENTRY_KEY: Final = (*LEDGER_KEY, "entry")
 OK: Final = 0
 NO_SUCH_ENTRY: Final = -13
 NO_SUCH_LEDGER_ON_BOOKIE: Final = -7
+LEDGER_RECOVERY: Final = -10
 NO_SUCH_LEDGER: Final = -25
 FENCED: Final = -101
 DENIALS: Final = (NO_SUCH_ENTRY, NO_SUCH_LEDGER_ON_BOOKIE)
+#: With these a write-back ends its recovery: the client is closed, nobody may do that, the ledger is fenced, or not this client.
+REFUSALS: Final = (-19, -100, FENCED, -102)
 
 
 # Conditions ---------------------------------------------------------------------------------------------------------

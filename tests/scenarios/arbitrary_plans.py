@@ -213,8 +213,11 @@ def clusters(draw: Callable[..., Any]) -> Cluster:
         writing={"delay_ensemble_change": draw(st.booleans()), "check_metadata_after_reconnect": draw(st.booleans())},
         reading={"batch": draw(st.booleans())},
     )
+    bookies = draw(st.integers(3, 9))
+    racks = draw(st.just(()) | st.lists(st.sampled_from(("a", "B-2")), min_size=bookies, max_size=bookies).map(tuple))
     return Cluster(
-        bookies=draw(st.integers(3, 9)),
+        bookies=bookies,
+        racks=racks,
         sizes=draw(st.sampled_from((Sizes(3, 3, 2), Sizes(2, 2, 2), Sizes(3, 2, 1)))),
         digest=draw(st.sampled_from(DigestType)),
         transport=draw(st.sampled_from(TransportKind)),

@@ -110,6 +110,9 @@ def test_a_correct_run_gives_nearly_every_clause_something_to_judge() -> None:
         "D1",  # an ordinary add to a fenced bookie
         "D11",  # a denial in limbo
         "D12",  # a collection
+        "A13",  # a writer that demands several racks
+        "D16",  # a force
+        "L10",  # a recovery that gives up
         "D15",  # a bookie that checks its cookie
         "D17",  # a bookie that starts in doubt
         *("M1", "M2"),  # requests with numbers, as in test_checker_answers.py
@@ -211,6 +214,7 @@ _STRINGS: dict[str, tuple[str, ...]] = {
     "cursor": ("", "c"),
     "mode": ("exclusive", "failover", "shared", ""),
     "cookie": ("own", "foreign", ""),
+    "racks": ("", "x", "x,x", "x,x,y"),
 }
 _longs = st.one_of(st.integers(-2, 5), st.sampled_from([-13, -7, -101, -23, 2**62, -(2**62)]))
 _fragments = st.lists(

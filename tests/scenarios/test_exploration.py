@@ -206,7 +206,8 @@ def test_names_that_mean_nothing_here_are_refused(arguments: tuple[str, ...], to
     assert not result.stdout
 
 
-def test_runs_refuse_a_defect_that_only_machines_show() -> None:
+def test_runs_refuse_a_defect_that_only_machines_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scenarios.mutants.RUN_MUTANTS", {})
     result = CliRunner().invoke(app, ["run", "calm-writes", "--mutant", "fault-domains-ignored"])
     assert result.exit_code == 2
     assert "bk-chaos explore --mutant fault-domains-ignored" in result.stderr

@@ -115,7 +115,8 @@ def test_the_library_gives_nearly_every_clause_plenty_to_judge() -> None:
     of_logs = {clause for clause in CLAUSES if clause.startswith("H")}  # see the next test
     something_wrong = {"A6", "A7", "C7", "D1", "E5"}  # judged only where something is wrong already
     in_plans_only = {"D11", "D12", "D15", "D17"}  # bookies in limbo, in doubt, with cookies; collections of garbage
-    rare = {"B2", "C11"}  # a write to a ledger that is closed, or deleted
+    in_plans_only |= {"A13", "D16"}  # racks; forces
+    rare = {"B2", "C11", "L10"}  # a write to a ledger that is closed, or deleted; a recovery that gives up
     seldom = {clause for clause in CLAUSES if judged[clause] < 20}
     assert seldom <= something_wrong | in_plans_only | rare | of_logs
 

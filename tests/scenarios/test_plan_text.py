@@ -112,6 +112,8 @@ def test_layout_that_is_not_canonical_is_understood() -> None:
         ("cluster 2 2/2/2", "cluster 2 2-2-2", r"x.scn:11: sizes: expected sizes E/Qw/Qa, found '2-2-2'"),
         ("cluster 2 2/2/2", "cluster 2", r"x.scn:11: expected sizes, found 'digest=crc32'"),
         ("cluster 2 2/2/2", "cluster 1 2/2/2", r"x.scn:11: expected 2 to 100 bookies, found 1"),
+        ("cluster 2 2/2/2", "cluster 2 2/2/2 racks=a", r"x.scn:11: expected a rack for each of 2 bookies, found 1"),
+        ("cluster 2 2/2/2", "cluster 2 2/2/2 racks=a,/b", r"x.scn:11: racks: expected a name, found '/b'"),
         ("cluster 2 2/2/2", "cluster 2 2/3/2", r"x.scn:11: sizes: expected sizes E/Qw/Qa with E >= Qw >= Qa >= 1"),
         ("  network", "  netwrok", r"x.scn:12: expected network, found 'netwrok'"),
         ("jitter=0.001s", "jitter=-1s", r"x.scn:12: jitter: expected a duration such as 0.5s, found '-1s'"),

@@ -300,6 +300,11 @@ class Writer:
         self.close_error: BookKeeperError | None = None
         self.may_close = asyncio.Event()
 
+    async def force(self) -> None:
+        await self.may_close.wait()
+        if self.close_error is not None:
+            raise self.close_error
+
     async def close(self) -> None:
         await self.may_close.wait()
         if self.close_error is not None:
@@ -366,6 +371,35 @@ async def test_a_close_that_is_cancelled_has_no_outcome(notes: Notes) -> None:
     await asyncio.wait([closing])
     assert closing.cancelled()
     assert notes.told() == [("CLOSE_START", "writer", LEDGER, {})]
+
+
+async def force(notes: Notes, writer: Writer) -> None:
+    await ClientLog(notes.recorder, "writer", 1).forced(writer, writer.force())  # type: ignore[arg-type]
+
+
+async def test_a_force_and_its_outcome(notes: Notes) -> None:
+    writer = Writer()
+    writer.may_close.set()
+    await force(notes, writer)
+    assert notes.told() == [("FORCE_START", "writer", LEDGER, {}), ("FORCE_RESULT", "writer", LEDGER, {"code": 0})]
+    writer.close_error = LedgerClosed()
+    with pytest.raises(LedgerClosed):
+        await force(notes, writer)
+    assert notes.told()[1] == ("FORCE_RESULT", "writer", LEDGER, {"code": -11})
+
+
+async def test_a_force_that_is_cancelled_has_no_outcome(notes: Notes) -> None:
+    forcing = asyncio.create_task(force(notes, Writer()))
+    await asyncio.sleep(0)
+    forcing.cancel()
+    await asyncio.wait([forcing])
+    assert notes.told() == [("FORCE_START", "writer", LEDGER, {})]
+
+
+async def test_where_bookies_are_if_a_writer_demands_several_racks(notes: Notes) -> None:
+    log = ClientLog(notes.recorder, "writer", 1)
+    log.spread(Writer(), (("b0", "x"), ("b1", "x"), ("b2", "y")))  # type: ignore[arg-type]
+    assert notes.told() == [("FAULT_DOMAINS", "writer", LEDGER, {"bookies": "b0,b1,b2", "racks": "x,x,y"})]
 
 
 # Against the client itself -----------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from typer.testing import CliRunner, Result
 from scenarios.cli import app
 from scenarios.history import History
 from scenarios.model import TransportKind
+from scenarios.mutants import RUN_MUTANTS
 from scenarios.plan import Plan, parse_plan, print_plan
 from scenarios.plan.library import library_plan
 from scenarios.plan.words import Sizes
@@ -291,6 +292,14 @@ def test_bookies_that_steps_name_get_the_first_names() -> None:
     assert [step.fault.verb for step in plan.steps] == ["start"]
 
 
+def test_bookies_stay_in_their_racks() -> None:
+    text = "plan p\n\ncluster 3 2/2/2 racks=x,y,z\n\nclient w\n  create a\n\nat 1s: crash bookie-2\n"
+    plan = parts.with_cluster(parse_plan(text), Sizes(2, 2, 2), 2)
+    assert (plan.cluster.racks, plan.steps[0].fault.hosts) == (("z", "x"), ("bookie-0",))
+    assert parts.with_cluster(parse_plan(text), Sizes(1, 1, 1), 1).cluster.racks == ("z",)
+    assert parts.with_cluster(parse_plan(text), Sizes(1, 1, 1), 3).cluster.racks == ("x", "y", "z")
+
+
 # The command -------------------------------------------------------------------------------------------------------
 
 
@@ -368,7 +377,12 @@ def test_the_command_refuses_in_one_sentence(arguments: tuple[str, ...], says: s
     assert len(result.stderr.splitlines()) == 1
 
 
-def test_what_machines_show_of_a_defect_is_written_down_in_words(tmp_path: Path) -> None:
+def test_what_machines_show_of_a_defect_is_written_down_in_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Runs show all defects there are, so one is said not to be shown."""
+    in_runs_too = {name: mutant for name, mutant in RUN_MUTANTS.items() if name != "fault-domains-ignored"}
+    monkeypatch.setattr("scenarios.cli_mutants.RUN_MUTANTS", in_runs_too)
     folder = tmp_path / "defects"
     arguments = ("mutants", "--mutant", "fault-domains-ignored", "--seeds", 1, "--processes", 1)
     shown = bk_chaos(*arguments, "--shrink", folder)

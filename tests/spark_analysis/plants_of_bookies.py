@@ -41,6 +41,66 @@ def on_the_disks_of_just_an_ack_quorum(story: Story) -> None:
     story.ack(2)
 
 
+def acknowledged_before_it_is_durable(story: Story) -> None:
+    """Entry 2, by a writer with deferred sync."""
+    story.send(2, "b0", "b1", "b2")
+    story.add(2)
+    story.store(2, "b0", "b1", "b2", sync=False)
+    story.answer(2, "b0", "b1")
+    story.ack(2, durable=False)
+
+
+@plant("DurableBeforeAck", "its force succeeded")
+def a_force_succeeds_for_what_the_close_cut_off(story: Story) -> None:
+    acknowledged_before_it_is_durable(story)
+    story.event(Kind.FORCE_START, "writer")
+    story.close(1)
+    story.event(Kind.FORCE_RESULT, "writer", code=0)
+
+
+@plant("DurableBeforeAck", "its force succeeded")
+def what_was_forced_is_cut_off_later(story: Story) -> None:
+    acknowledged_before_it_is_durable(story)
+    story.event(Kind.FORCE_START, "writer")
+    story.event(Kind.FORCE_RESULT, "writer", code=0)
+    story.close(1)
+
+
+@near_miss("DurableBeforeAck")
+def a_force_fails_for_what_the_close_cut_off(story: Story) -> None:
+    acknowledged_before_it_is_durable(story)
+    story.event(Kind.FORCE_START, "writer")
+    story.close(1)
+    story.event(Kind.FORCE_RESULT, "writer", code=-11)
+
+
+@near_miss("DurableBeforeAck")
+def what_was_acknowledged_during_a_force_is_cut_off(story: Story) -> None:
+    story.event(Kind.FORCE_START, "writer")
+    acknowledged_before_it_is_durable(story)
+    story.event(Kind.FORCE_RESULT, "writer", code=0)
+    story.close(1)
+
+
+@near_miss("DurableBeforeAck")
+def what_was_forced_is_cut_off_when_a_bookie_has_lost_it(story: Story) -> None:
+    acknowledged_before_it_is_durable(story)
+    story.lose(2, "b1")
+    story.event(Kind.FORCE_START, "writer")
+    story.event(Kind.FORCE_RESULT, "writer", code=0)
+    story.close(1)
+
+
+@near_miss("DurableBeforeAck")
+def the_first_of_two_forces_under_way_covers_less(story: Story) -> None:
+    story.event(Kind.FORCE_START, "writer")
+    acknowledged_before_it_is_durable(story)
+    story.event(Kind.FORCE_START, "writer")
+    story.event(Kind.FORCE_RESULT, "writer", code=0)
+    story.event(Kind.FORCE_RESULT, "writer", code=-11)
+    story.close(1)
+
+
 # MetadataBeforeUse ---------------------------------------------------------------------------------------------------
 
 

@@ -162,6 +162,34 @@ def a_bookie_is_counted_twice(story: Story) -> None:
     story.ack(2)
 
 
+RACKS = {"bookies": "b0,b1,b2", "racks": "east,east,west"}
+
+
+@plant("AckHasQuorum", "all in one rack: east")
+def acknowledged_by_bookies_of_one_rack_where_several_are_demanded(story: Story) -> None:
+    story.event(Kind.FAULT_DOMAINS, "writer", **RACKS)
+    story.send(2, "b0", "b1", "b2", lac=1)
+    story.store(2, "b0", "b1", "b2")
+    story.answer(2, "b0", "b1")
+    story.ack(2)
+    story.answer(2, "b2")
+
+
+@near_miss("AckHasQuorum")
+def acknowledged_by_bookies_of_two_racks(story: Story) -> None:
+    story.event(Kind.FAULT_DOMAINS, "writer", **RACKS)
+    story.send(2, "b0", "b1", "b2", lac=1)
+    story.store(2, "b0", "b1", "b2")
+    story.answer(2, "b0", "b1", "b2")
+    story.ack(2)
+
+
+@near_miss("AckHasQuorum", sizes="3/1/1")
+def the_only_copy_is_in_one_rack(story: Story) -> None:
+    story.event(Kind.FAULT_DOMAINS, "writer", **RACKS)
+    story.write(2)
+
+
 @near_miss("AckHasQuorum")
 def acknowledged_on_exactly_an_ack_quorum(story: Story) -> None:
     story.send(2, "b0", "b1", "b2", lac=1)

@@ -390,3 +390,92 @@ def written_back_as_it_was_read(story: Story) -> None:
     begin(story, lac=0)
     story.find(1, "b2")
     story.rewrite(1, "b0", "b1", lac=0)
+
+
+# RecoveryResolves ----------------------------------------------------------------------------------------------------
+
+NO_END = -10
+UNAUTHORIZED = -102
+
+
+def writing_back(story: Story, *bookies: str) -> None:
+    """A recovery has found entry 2, and sent it to these bookies."""
+    half_written(story)
+    begin(story, lac=1)
+    story.find(2, "b0")
+    story.send(2, *bookies, actor="r0", recovery=True, lac=1)
+
+
+@plant("RecoveryResolves", "entry 2")
+def given_up_when_one_of_three_failed(story: Story) -> None:
+    writing_back(story, "b0", "b1", "b2")
+    story.answer(2, "b1", actor="r0", recovery=True, code=TIMEOUT)
+    story.opened(code=NO_END)
+
+
+@plant("RecoveryResolves", "entry 2")
+def given_up_when_each_entry_was_failed_by_another_bookie(story: Story) -> None:
+    story.send(3, "b0", "b1", "b2", lac=1)
+    writing_back(story, "b0", "b1", "b2")
+    story.answer(2, "b0", "b1", actor="r0", recovery=True)
+    story.find(3, "b0")
+    story.send(3, "b0", "b1", "b2", actor="r0", recovery=True, lac=1)
+    story.answer(2, "b2", actor="r0", recovery=True, code=TIMEOUT)
+    story.answer(3, "b1", actor="r0", recovery=True, code=TIMEOUT)
+    story.opened(code=NO_END)
+
+
+@near_miss("RecoveryResolves")
+def given_up_when_two_of_three_failed(story: Story) -> None:
+    writing_back(story, "b0", "b1", "b2")
+    story.answer(2, "b1", "b2", actor="r0", recovery=True, code=TIMEOUT)
+    story.opened(code=NO_END)
+
+
+@near_miss("RecoveryResolves")
+def given_up_when_the_newcomer_failed_too(story: Story) -> None:
+    writing_back(story, "b0", "b1", "b2")
+    story.answer(2, "b1", actor="r0", recovery=True, code=TIMEOUT)
+    story.send(2, "b3", actor="r0", recovery=True, lac=1)
+    story.answer(2, "b3", actor="r0", recovery=True, code=TIMEOUT)
+    story.opened(code=NO_END)
+
+
+@near_miss("RecoveryResolves")
+def given_up_when_the_next_entry_could_not_be_decided(story: Story) -> None:
+    writing_back(story, "b0", "b1", "b2")
+    story.answer(2, "b1", actor="r0", recovery=True, code=TIMEOUT)
+    story.ask(3)
+    story.decide(3, "unknown")
+    story.opened(code=NO_END)
+
+
+@near_miss("RecoveryResolves")
+def given_up_when_a_bookie_refused_the_client(story: Story) -> None:
+    writing_back(story, "b0", "b1", "b2")
+    story.answer(2, "b1", actor="r0", recovery=True, code=UNAUTHORIZED)
+    story.opened(code=NO_END)
+
+
+@near_miss("RecoveryResolves")
+def given_up_when_the_store_could_not_be_told_of_the_end(story: Story) -> None:
+    writing_back(story, "b0", "b1", "b2")
+    story.answer(2, "b0", "b2", actor="r0", recovery=True)
+    story.answer(2, "b1", actor="r0", recovery=True, code=TIMEOUT)
+    story.rule_out(3, "b0", "b1")
+    story.opened(code=NO_END)
+
+
+@near_miss("RecoveryResolves")
+def a_call_that_ran_out_of_time_may_have_ended_anywhere(story: Story) -> None:
+    writing_back(story, "b0", "b1", "b2")
+    story.answer(2, "b1", actor="r0", recovery=True, code=TIMEOUT)
+    story.opened(code=TIMEOUT)
+
+
+@near_miss("RecoveryResolves")
+def two_recoveries_of_one_client_cannot_be_told_apart(story: Story) -> None:
+    writing_back(story, "b0", "b1", "b2")
+    story.answer(2, "b1", actor="r0", recovery=True, code=TIMEOUT)
+    story.event(Kind.OPEN_START, "r0", recovery=True)
+    story.opened(code=NO_END)
