@@ -76,7 +76,8 @@ async def open_ledger(
         followed = FollowedLedger(core, value, value.metadata.last_entry_id)
         is_followed = keep_metadata_updated  # NR-9
     else:
-        followed = FollowedLedger(core, value, await read_last_add_confirmed(core, value.metadata, codec))  # NR-1
+        told = await read_last_add_confirmed(core, value.metadata, codec)  # NR-1
+        followed = FollowedLedger(core, value, *told)
         is_followed = True
     reader = LedgerReader(core, followed, codec)
     if is_followed:

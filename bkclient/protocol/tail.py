@@ -18,6 +18,8 @@ __all__ = ["TailRead", "TailStep"]
 
 _PAUSES: Final = Backoff(0.05, 5.0)
 _IDLES: Final = Backoff(0.02, 1.0)
+#: How long bookies are asked to wait. The metadata tell of a closed ledger and of a new ensemble before that.
+_POLLS: Final = Backoff(0.1, 10.0)
 
 
 class TailStep(Enum):
@@ -36,7 +38,16 @@ class TailRead(Value):
     ``next_entry_id`` is the entry to deliver next. ``now`` is any clock in seconds.
     """
 
-    __slots__ = ("_failing_since", "_has_delivered", "_idle_s", "_patience_s", "_pause_s", "next_entry_id")
+    __slots__ = (
+        "_failing_since",
+        "_has_delivered",
+        "_idle_s",
+        "_patience_s",
+        "_pause_s",
+        "_poll_s",
+        "_polled_lac",
+        "next_entry_id",
+    )
 
     def __init__(self, first_entry_id: int, patience_s: float) -> None:
         self.next_entry_id = first_entry_id
@@ -45,6 +56,8 @@ class TailRead(Value):
         self._failing_since: float | None = None
         self._pause_s = _PAUSES.first_s
         self._idle_s = _IDLES.first_s
+        self._polled_lac = -1
+        self._poll_s = _POLLS.first_s
 
     def step(self, last_add_confirmed: int, *, is_closed: bool) -> TailStep:
         """What to do, given what is known of the ledger."""
@@ -66,6 +79,19 @@ class TailRead(Value):
         """Bookies answered, with news or without: whatever failed before is over."""
         self._failing_since = None
         self._pause_s = _PAUSES.first_s
+
+    def poll_s(self, last_add_confirmed: int, *, is_told: bool) -> float:
+        """How long to wait at bookies, of which one told this LAC if ``is_told``: that one cannot forget the poll (H-47).
+
+        Any other may, so the waiting is short at first: a poll that is forgotten costs no more than was waited before.
+        """
+        if last_add_confirmed != self._polled_lac:
+            self._polled_lac, self._poll_s = last_add_confirmed, _POLLS.first_s
+        return _POLLS.max_s if is_told else self._poll_s
+
+    def on_no_news(self) -> None:
+        """Bookies waited as long as they were asked to, and had nothing to tell."""
+        self._poll_s = _POLLS.after(self._poll_s)
 
     def on_failed(self, now: float) -> float | None:
         """Reading or waiting failed: the seconds to pause before the next attempt; None to give up."""

@@ -61,7 +61,7 @@ async def open_as_administrator(core: ClientCore, ledger_id: int, *, recover: bo
     view = view_of(core, value)
     if value.metadata.is_closed:
         return view
-    found = await read_last_add_confirmed(core, value.metadata, view.codec)
+    found, _ = await read_last_add_confirmed(core, value.metadata, view.codec)
     return OpenedLedger(value, view.codec, found)
 
 

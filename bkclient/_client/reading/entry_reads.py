@@ -54,7 +54,7 @@ class LedgerView(Protocol):
 
     @property
     def told_by(self) -> BookieId | None:
-        """A bookie that has told ``last_add_confirmed`` by itself, if one is known."""
+        """A bookie that has told ``last_add_confirmed`` by itself, if one is known; none tells that nothing is confirmed."""
         ...
 
     def on_entries_read(
@@ -363,21 +363,22 @@ class EntryCall:
         """Any other answer, as a :class:`~bkclient.transport.base.ReplyHandler` hears of it."""
         self.on_reply(bookie_id, request, code, response)
 
-    def _decode(self, _request: Request, response: Response | None) -> Entry:
+    def _decode(self, _request: Request, response: Response | None) -> tuple[Entry, int | None]:
         assert isinstance(response, ReadResponse), "a read is answered by a read response"
-        reads, entry_id = self._reads, self._machine.entry_id
-        entry = reads.codec.decode(response.body or b"", entry_id)
-        reads.view.on_entries_read((entry,), (response.max_lac,))
-        return entry
+        entry = self._reads.codec.decode(response.body or b"", self._machine.entry_id)
+        return entry, response.max_lac
 
     def note_failure(self, bookie_id: BookieId, code: int) -> None:
         """See :class:`~bkclient._client.exchange.Requester`."""
         self._reads.on_request_failed(bookie_id, self._machine.entry_id, code)
 
     @answers(_decode)
-    def on_reply(self, bookie_id: BookieId, _request: Request, code: int, entry: Entry | None) -> None:
+    def on_reply(
+        self, bookie_id: BookieId, _request: Request, code: int, found: tuple[Entry, int | None] | None
+    ) -> None:
         reads, machine, operation = self._reads, self._machine, self._operation
-        if entry is not None:
+        if found is not None:
+            reads.view.on_entries_read(found[:1], found[1:], bookie_id)
             operation.answers += 1
             operation.answering[bookie_id] = operation.answers
             if reads.batches is not None and reads.batches.has_suspects:
@@ -390,10 +391,10 @@ class EntryCall:
         self._stop_waiting()
         if is_over:
             return
-        if entry is not None:
+        if found is not None:
             if machine.tried > 1 and not operation.parallel:
                 reads.on_found(machine)
-            self.future.set_result(entry)
+            self.future.set_result(found[0])
         else:
             self.future.set_exception(
                 error_for(

@@ -24,14 +24,17 @@ class FollowedLedger:
     The owner sets ``on_metadata_changed`` and ``on_client_closed``, which are called from the loop, after the knowledge changed.
     """
 
-    def __init__(self, core: ClientCore, value: Versioned, last_add_confirmed: int) -> None:
+    def __init__(
+        self, core: ClientCore, value: Versioned, last_add_confirmed: int, told_by: BookieId | None = None
+    ) -> None:
         self._core = core
         self._loop = asyncio.get_running_loop()
         self._stats = core.stats
         self.value = value
         self._is_closed = value.metadata.is_closed  # looked at for every entry
-        self.last_add_confirmed = max(last_add_confirmed, least_lac(value.metadata))
-        self.told_by: BookieId | None = None
+        self.last_add_confirmed = last_add_confirmed
+        self.told_by = told_by
+        self._confirm_least(value.metadata)
         self.length = value.metadata.length
         self.is_deleted = False
         self.on_metadata_changed: Callable[[], None] = nobody
@@ -73,7 +76,7 @@ class FollowedLedger:
         is_news = last_add_confirmed > self.last_add_confirmed
         if is_news:
             self.last_add_confirmed = last_add_confirmed
-        if is_news or (told_by is not None and last_add_confirmed == self.last_add_confirmed):
+        if is_news or (told_by is not None and last_add_confirmed == self.last_add_confirmed >= 0):
             self.told_by = told_by
         if self._stats is not None and last_add_confirmed >= 0:
             self._stats.event(LAC_UPDATE_HITS if is_news else LAC_UPDATE_MISSES)
@@ -136,8 +139,14 @@ class FollowedLedger:
             self.last_add_confirmed = metadata.last_entry_id
             self.length = metadata.length
         else:
-            self.last_add_confirmed = max(self.last_add_confirmed, least_lac(metadata))
+            self._confirm_least(metadata)
         return True
+
+    def _confirm_least(self, metadata: LedgerMetadata) -> None:
+        """What the metadata say to be confirmed is; bookies of a new ensemble hear of it with their first entry."""
+        least = least_lac(metadata)
+        if least > self.last_add_confirmed:
+            self.last_add_confirmed, self.told_by = least, None
 
     @ends_operation
     def _on_client_closed(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import NamedTuple
 
 from bkclient._client.core import ClientCore
 from bkclient._client.defects import defect
@@ -24,7 +25,14 @@ from bkclient.wire.messages import (
     Response,
 )
 
-__all__ = ["least_lac", "read_last_add_confirmed", "start_lac_read", "try_read_last_add_confirmed"]
+__all__ = ["ToldLac", "least_lac", "read_last_add_confirmed", "start_lac_read", "try_read_last_add_confirmed"]
+
+
+class ToldLac(NamedTuple):
+    """A LAC, and a bookie that told it; None if the metadata did, or if there are no entries."""
+
+    last_add_confirmed: int
+    told_by: BookieId | None
 
 
 def least_lac(metadata: LedgerMetadata) -> int:
@@ -35,7 +43,7 @@ def least_lac(metadata: LedgerMetadata) -> int:
     return metadata.last_entry_id if metadata.is_closed else metadata.last_fragment.first_entry_id - 1
 
 
-async def read_last_add_confirmed(core: ClientCore, metadata: LedgerMetadata, codec: EntryCodec) -> int:
+async def read_last_add_confirmed(core: ClientCore, metadata: LedgerMetadata, codec: EntryCodec) -> ToldLac:
     """The greatest LAC that the bookies of the last ensemble know, once they cover it (R-34; over version 2, R-37).
 
     Raises the error of a bookie when no coverage can be reached.
@@ -43,7 +51,7 @@ async def read_last_add_confirmed(core: ClientCore, metadata: LedgerMetadata, co
     return await start_lac_read(core, metadata, codec)
 
 
-def start_lac_read(core: ClientCore, metadata: LedgerMetadata, codec: EntryCodec) -> asyncio.Future[int]:
+def start_lac_read(core: ClientCore, metadata: LedgerMetadata, codec: EntryCodec) -> asyncio.Future[ToldLac]:
     """As :func:`read_last_add_confirmed`, for callers that may come and go while the answer is on its way."""
     request: Request
     if core.config.connections.protocol_version == 2:
@@ -57,11 +65,11 @@ def start_lac_read(core: ClientCore, metadata: LedgerMetadata, codec: EntryCodec
 
 
 async def try_read_last_add_confirmed(
-    core: ClientCore, metadata: LedgerMetadata, codec: EntryCodec, known: int, on_lac: Callable[[int], None]
-) -> int:
+    core: ClientCore, metadata: LedgerMetadata, codec: EntryCodec, known: int, on_lac: Callable[[int, BookieId], None]
+) -> ToldLac:
     """A LAC above ``known`` as soon as any bookie tells one, else ``known`` (R-38).
 
-    ``on_lac`` is told what bookies say after that, too. Raises the most telling error of the bookies if all fail.
+    ``on_lac`` is told what each bookie says, after that too. Raises the most telling error of the bookies if all fail.
     """
     least = max(known, least_lac(metadata))
     machine = LacProgress(metadata.last_fragment.ensemble, least)
@@ -80,7 +88,7 @@ class _LacCall:
         machine: LacRead | LacProgress,
         operation: str,
         least: int,
-        on_lac: Callable[[int], None] | None,
+        on_lac: Callable[[int, BookieId], None] | None,
     ) -> None:
         self._core = core
         self._codec = codec
@@ -88,8 +96,9 @@ class _LacCall:
         self._operation = operation
         self._least = least
         self._on_lac = on_lac
+        self._told = ToldLac(-1, None)
         self._began = 0.0 if core.stats is None else core.stats.now()
-        self.future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self.future: asyncio.Future[ToldLac] = asyncio.get_running_loop().create_future()
 
     def ask(self, request: Request) -> None:
         for bookie_id in self._machine.bookies:
@@ -107,7 +116,9 @@ class _LacCall:
     def _on_reply(self, bookie_id: BookieId, _request: Request, code: int, lac: int | None) -> None:
         found = -1 if lac is None else lac
         if self._on_lac is not None:
-            self._on_lac(found)
+            self._on_lac(found, bookie_id)
+        if found > self._told.last_add_confirmed:
+            self._told = ToldLac(found, bookie_id)
         outcome = self._machine.on_reply(bookie_id, code, found)
         if not self.future.done() and outcome is not LacOutcome.WAITING:
             self._finish(outcome)
@@ -116,7 +127,8 @@ class _LacCall:
         machine, stats = self._machine, self._core.stats
         code = int(Code.OK)
         if outcome is LacOutcome.COVERED:
-            self.future.set_result(max(self._least, machine.last_add_confirmed))
+            lac = max(self._least, machine.last_add_confirmed)
+            self.future.set_result(self._told if self._told.last_add_confirmed == lac else ToldLac(lac, None))
         else:
             code = machine.failure_code
             why = "too few bookies told the last add confirmed"

@@ -185,7 +185,7 @@ class LedgerReads:
         self._reads.check_open()
         view = self._view
         if not view.metadata.is_closed:
-            view.on_last_add_confirmed(await read_last_add_confirmed(self._core, view.metadata, self._codec))
+            view.on_last_add_confirmed(*await read_last_add_confirmed(self._core, view.metadata, self._codec))
         return view.last_add_confirmed
 
     async def try_read_last_add_confirmed(self) -> int:
@@ -197,7 +197,7 @@ class LedgerReads:
         view = self._view
         if not view.metadata.is_closed:
             known, tell = view.last_add_confirmed, view.on_last_add_confirmed
-            tell(await try_read_last_add_confirmed(self._core, view.metadata, self._codec, known, tell))
+            tell(*await try_read_last_add_confirmed(self._core, view.metadata, self._codec, known, tell))
         return view.last_add_confirmed
 
     async def read_last_add_confirmed_and_entry(

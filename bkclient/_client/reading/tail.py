@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from types import TracebackType
-from typing import Final, Self
+from typing import Self
 
 from bkclient._client.reading.entry_reads import EntryReads
 from bkclient._client.reading.followed import FollowedLedger
-from bkclient._client.reading.lac import start_lac_read
+from bkclient._client.reading.lac import ToldLac, start_lac_read
 from bkclient._client.reading.polls import Poll, Polls, note_outcome
 from bkclient._client.reading.window import ReadWindow
 from bkclient.entry import Entry, LastConfirmedAndEntry
@@ -17,9 +17,6 @@ from bkclient.protocol.quorum import EXPLICIT_NEGATIVES
 from bkclient.protocol.tail import TailRead, TailStep
 
 __all__ = ["LedgerTail"]
-
-#: How long bookies are asked to wait. The metadata tell of a closed ledger and of a new ensemble before that.
-_POLL_S: Final = 10.0
 
 
 class LedgerTail:
@@ -52,8 +49,8 @@ class LedgerTail:
         #: Entries that were read and not delivered yet, the next one last.
         self._ready: list[Entry] = []
         self._poll: Poll | None = None
-        self._poll_began = 0.0
-        self._lac_read: asyncio.Future[int] | None = None
+        self._poll_began = self._poll_s = 0.0
+        self._lac_read: asyncio.Future[ToldLac] | None = None
         self._is_running = False
         self._closed: asyncio.Future[None] = self._reads.loop.create_future()
 
@@ -136,7 +133,9 @@ class LedgerTail:
 
     async def _wait(self) -> Entry | None:
         """Wait for the next entry to be confirmed; it may come along."""
-        reads, ledger, entry_id = self._reads, self._ledger, self._plan.next_entry_id
+        reads, ledger, plan = self._reads, self._ledger, self._plan
+        # A bookie forgets a poll for an entry further on when it hears of one before it.
+        entry_id = reads.view.last_add_confirmed + 1
         self._ready = []
         if self._window is not None:
             self._window.clear()
@@ -150,11 +149,15 @@ class LedgerTail:
         if reads.protocol_version == 2:
             await self._look()
             return None
+        if self._poll is not None and self._poll.entry_id != entry_id:
+            self._drop()  # begun before others learned more
         if self._poll is None:
             # In a striped ledger the entry and the news that it is confirmed come to different bookies.
             metadata = reads.view.metadata
             parallel = metadata.ensemble_size != metadata.write_quorum_size
-            self._poll = self._polls.start(entry_id, _POLL_S, parallel=parallel)
+            is_told = ledger.told_by in metadata.last_fragment.ensemble
+            self._poll_s = plan.poll_s(entry_id - 1, is_told=is_told)
+            self._poll = self._polls.start(entry_id, self._poll_s, parallel=parallel)
             self._poll_began = reads.loop.time()
         poll = self._poll
         while not poll.future.done():
@@ -167,10 +170,13 @@ class LedgerTail:
         self._poll = None
         self._polls.end(poll)
         result: LastConfirmedAndEntry = poll.future.result()
-        self._plan.on_answer()
-        if result.last_add_confirmed < entry_id and reads.loop.time() - self._poll_began < _POLL_S / 2:
-            await self._pause(self._plan.on_nothing())  # bookies that do not wait are not asked without a pause
-        return result.entry
+        plan.on_answer()
+        if result.last_add_confirmed < entry_id:
+            if reads.loop.time() - self._poll_began < self._poll_s / 2:
+                await self._pause(plan.on_nothing())  # bookies that do not wait are not asked without a pause
+            else:
+                plan.on_no_news()
+        return result.entry if entry_id == plan.next_entry_id else None
 
     def _is_over(self) -> bool:
         """Whether nothing will be learned of the ledger any more."""
@@ -187,7 +193,7 @@ class LedgerTail:
         if reading.cancelled():
             return
         self._lac_read = None
-        view.on_last_add_confirmed(reading.result())
+        view.on_last_add_confirmed(*reading.result())
         self._plan.on_answer()
         if view.last_add_confirmed < self._plan.next_entry_id:
             await self._pause(self._plan.on_nothing())

@@ -79,3 +79,16 @@ def test_that_nothing_is_written_is_borne_for_ever_with_pauses_that_grow_up_to_a
     assert pauses[-1] == 1.0
     plan.on_entry()
     assert plan.on_nothing() == 0.02
+
+
+def test_polls_for_the_same_entry_grow_while_no_bookie_told_the_lac() -> None:
+    plan, waits_s = TailRead(0, 1), []
+    for _ in range(9):
+        waits_s.append(plan.poll_s(-1, is_told=False))
+        plan.on_no_news()
+
+    assert waits_s == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 10.0]
+    assert plan.poll_s(3, is_told=False) == 0.1
+    assert plan.poll_s(3, is_told=True) == 10.0
+    plan.on_no_news()
+    assert plan.poll_s(3, is_told=False) == 0.2

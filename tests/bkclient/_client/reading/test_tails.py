@@ -22,10 +22,8 @@ from bkclient.errors import (
     IllegalOperation,
     NoSuchLedger,
 )
-from simbookie.config import BookieConfig
-from simbookie.world.links import NetworkConfig
 from tests.bkclient.fakes import fake_cluster, writer_of
-from tests.bkclient.virtual_cluster import VirtualCluster, now, run_in, run_in_cluster
+from tests.bkclient.virtual_cluster import VirtualCluster, now, run_in_cluster
 from tests.settling import settled
 
 
@@ -72,35 +70,6 @@ def test_a_tail_delivers_every_entry_once_and_in_order_and_ends_with_the_ledger(
             assert reader.length == sum(map(len, numbers(0, 30)))
 
     run_in_cluster(program, bookies=4)
-
-
-_SLOWER = NetworkConfig(latency_s=0.003)
-
-
-@pytest.mark.rule("H-47")
-@pytest.mark.parametrize("burst", [1, 2, 3, 7])
-@pytest.mark.parametrize("slow", [0, 1, 2])
-def test_a_tail_does_not_stall_at_bookies_that_forget_polls_behind_a_lac_they_have_not_heard_of(
-    slow: int, burst: int
-) -> None:
-    """One bookie hears of every entry 2 ms after the others: polls there name a LAC that is news to it."""
-
-    async def program(cluster: VirtualCluster) -> None:
-        async with cluster.client("writer") as writing, cluster.client() as reading:
-            writer = await writing.create_ledger(ensemble_size=3, write_quorum_size=3, ack_quorum_size=2)
-            await append(writer, 0, 1)
-            reader = await reading.open_ledger(writer.ledger_id, recover=False)
-            cluster.world.network.link("writer", writer.metadata.last_fragment.ensemble[slow]).config = _SLOWER
-            following = asyncio.ensure_future(follow(reader.tail()))
-            for number in range(2, 101, burst):
-                await append(writer, number, min(number + burst - 1, 100))
-                await asyncio.sleep(0.01)
-                if number > 4:
-                    assert reader.last_add_confirmed >= number - 1, "a poll that is forgotten takes a second and a half"
-            await writer.close()
-            assert await following == numbers(0, 100)
-
-    run_in(lambda world: VirtualCluster(world, 3, config=BookieConfig(long_polls_wait_on=False)), program)
 
 
 @pytest.mark.parametrize("version", [2, 3])
