@@ -7,15 +7,21 @@ state of their own, and leave to the definitions whatever is not ordinary.
 
 The environment variable ``BKCLIENT_CORE`` chooses: ``python``, or ``cython``, which has to be there then. Without it the compiled
 core is used where it was built.
+
+A core that was built from older sources than those that are here is not used, because its twins may not do what the definitions
+do. In a checkout the sources are compared; anywhere else it shows when a twin cannot be bound.
 """
 
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, Final, NamedTuple
+
+from bkclient._cython import sources_digest
 
 __all__ = ["CORES", "VARIABLE", "core_in_use", "has_twins", "is_built", "using_core", "ways_of"]
 
@@ -36,7 +42,7 @@ _replaceable: list[_Replaceable] = []
 
 
 def is_built() -> bool:
-    """Whether the compiled core is there."""
+    """Whether the compiled core is there, and fits."""
     return _is_built
 
 
@@ -51,12 +57,19 @@ core_in_use.__module__ = "bkclient"
 def has_twins(module: str, owner: Any, *names: str, bind: str = "bind", knows: tuple[Any, ...] = ()) -> None:
     """The functions ``names`` of ``owner``, a class or a module, have twins in this module of the compiled core.
 
-    ``bind`` is what hands them out; it is told ``owner`` and what it ``knows`` besides.
+    ``bind`` is what hands them out; it is told ``owner`` and what it ``knows`` besides. If it cannot, the whole core is given up:
+    see :func:`_give_up`.
     """
     if not _is_built:
         return
-    twins: dict[str, Any] = getattr(import_module(f"bkclient._cython.{module}"), bind)(owner, *knows)
-    assert tuple(twins) == names, f"{module} has twins of {', '.join(twins)}"
+    try:
+        twins: dict[str, Any] = getattr(import_module(f"bkclient._cython.{module}"), bind)(owner, *knows)
+    except Exception as error:  # noqa: BLE001 - however an older one fails, it does not fit
+        _give_up(f"{module}: {error}")
+        return
+    if tuple(twins) != names:
+        _give_up(f"{module} has twins of {', '.join(twins)}, and not of {', '.join(names)}")
+        return
     for name, twin in twins.items():
         found = _Replaceable(owner, name, getattr(owner, name), twin)
         _replaceable.append(found)
@@ -95,10 +108,36 @@ def _use(name: str) -> None:
 
 def _found() -> bool:
     try:
-        import_module("bkclient._cython.entries")
+        entries = import_module("bkclient._cython.entries")
     except ImportError:
         return False
+    here = sources_digest()
+    if here and here != getattr(entries, "BUILT_FROM", ""):
+        _refuse("its sources have changed since it was built")
+        return False
     return True
+
+
+def _give_up(reason: str) -> None:
+    """Part of the compiled core does not fit: use none of it from now on."""
+    global _is_built  # noqa: PLW0603 - there is one in a process
+    if _core == "cython":
+        _use("python")
+    _is_built = False
+    _replaceable.clear()
+    _refuse(reason)
+
+
+def _refuse(reason: str) -> None:
+    """Say that the compiled core is not used; raises ImportError if it has to be."""
+    what = (
+        f"the compiled core does not fit this bkclient ({reason}), so it is not used; build it again with 'make core' in a "
+        f"checkout, or install bkclient again; see docs/using/compiled-core.md"
+    )
+    if os.environ.get(VARIABLE) == "cython":
+        raise ImportError(f"{VARIABLE} is cython, but {what}")
+    if os.environ.get(VARIABLE) != "python":
+        warnings.warn(what, RuntimeWarning, stacklevel=3)
 
 
 def _chosen(wanted: str | None) -> str:
@@ -111,5 +150,5 @@ def _chosen(wanted: str | None) -> str:
     return wanted
 
 
-_is_built: Final = _found()
+_is_built = _found()
 _core: str = _chosen(os.environ.get(VARIABLE))

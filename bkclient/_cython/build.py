@@ -10,6 +10,7 @@ and needs no compiler.
 from __future__ import annotations
 
 import os
+import runpy
 import shutil
 import sys
 import tempfile
@@ -42,11 +43,14 @@ def build(root: Path, target: Path, *, flags: Sequence[str] = OPTIMISED) -> list
     from Cython.Build import cythonize  # noqa: PLC0415 - nothing but building needs them
     from setuptools import Distribution, Extension  # noqa: PLC0415
 
+    # By its path: what builds need not be able to import the package.
+    built_from = runpy.run_path(str(root / PACKAGE / "__init__.py"))["sources_digest"]()
     extensions = [
         Extension(
             f"{PACKAGE.replace('/', '.')}.{source.stem}",
             [str(source.relative_to(root))],
             include_dirs=[str(root / PACKAGE)],
+            define_macros=[("BK_BUILT_FROM", f'"{built_from}"')],
             extra_compile_args=list(flags),
             extra_link_args=list(flags),
         )

@@ -26,6 +26,10 @@ cdef extern from *:
     static inline PyObject *bk_new(PyObject *type) { return ((PyTypeObject *)type)->tp_alloc((PyTypeObject *)type, 0); }
     """
     object bk_new(object type)
+    const char *BK_BUILT_FROM
+
+#: The sources that the core was built from (:func:`bkclient._cython.sources_digest`).
+BUILT_FROM = BK_BUILT_FROM.decode()
 
 cdef extern from "Python.h":
     void PyObject_GC_UnTrack(PyObject *value)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import subprocess
 import sys
-from asyncio import Future, InvalidStateError
 from typing import Any
 
 import pytest
 
 import bkclient
-from bkclient._client.writing import settling
-from bkclient._core import CORES, VARIABLE, has_twins, using_core, ways_of
+from bkclient._core import CORES, VARIABLE, using_core, ways_of
+from bkclient._cython import sources_digest
 from bkclient.ledger import DigestType
 from bkclient.protocol.adds import PendingAdds
 from bkclient.protocol.quorum import QuorumSizes
@@ -25,16 +25,44 @@ from tests.bkclient.core.both_cores import needs_compiled_core
 #: What a program says of its core, if it finds the compiled one or not.
 SAY = "import bkclient; print(bkclient.core_in_use())"
 SAY_WITHOUT = f"import sys; sys.modules['bkclient._cython.entries'] = None; {SAY}"
+#: A core that was built from sources with this digest, and whose twins of entries are these functions.
+SAY_WITH = """
+import sys, types
+entries = sys.modules["bkclient._cython.entries"] = types.ModuleType("entries")
+{core}
+import bkclient
+from bkclient._core import has_twins
+has_twins("entries", object, "encode", "decode", knows=(1,))
+print(bkclient.core_in_use())
+"""
+_FITS = f"entries.BUILT_FROM = {sources_digest()!r}"
+STALE = {
+    "of other sources": ("entries.BUILT_FROM = 'other'", "its sources have changed since it was built"),
+    "of unknown sources": ("", "its sources have changed since it was built"),
+    "nothing to bind": (_FITS, "entries: module 'entries' has no attribute 'bind'"),
+    "knows less": (f"{_FITS}; entries.bind = lambda owner: {{}}", "entries: .* takes 1 positional argument but"),
+    "has less": (
+        f"{_FITS}; entries.bind = lambda *known: {{'decode': None}}",
+        "entries has twins of decode, and not of",
+    ),
+}
 
 
-def said(program: str, core: str | None) -> tuple[int, str]:
+def outcome(program: str, core: str | None) -> tuple[int, str]:
+    """The exit code of a program, and what it wrote: warnings and errors first."""
     environment = {name: value for name, value in os.environ.items() if name != VARIABLE}
     if core is not None:
         environment[VARIABLE] = core
     done = subprocess.run(
         [sys.executable, "-c", program], check=False, env=environment, capture_output=True, text=True, timeout=60
     )
-    return done.returncode, (done.stdout or done.stderr.splitlines()[-1]).strip()
+    return done.returncode, (done.stderr + done.stdout).strip()
+
+
+def said(program: str, core: str | None) -> tuple[int, str]:
+    """The exit code of a program, and the last line that it wrote."""
+    code, text = outcome(program, core)
+    return code, text.splitlines()[-1]
 
 
 def test_the_core_is_one_of_two() -> None:
@@ -82,16 +110,39 @@ def test_functions_are_replaced_and_put_back() -> None:
         assert PendingAdds.push is definition
 
 
+@pytest.mark.parametrize("stale", STALE)
+@pytest.mark.parametrize("wanted", [None, "python", "cython"])
+def test_a_core_that_does_not_fit_is_not_used_and_what_to_do_is_said(stale: str, wanted: str | None) -> None:
+    core, reason = STALE[stale]
+    code, said_of_it = outcome(SAY_WITH.format(core=core), wanted)
+    if wanted == "python":
+        assert (code, said_of_it) == (0, "python")
+        return
+    assert re.search(rf"the compiled core does not fit this bkclient \({reason}.*\), so it is not used", said_of_it)
+    assert "build it again with 'make core' in a checkout, or install bkclient again" in said_of_it
+    if wanted is None:
+        assert "RuntimeWarning: the compiled" in said_of_it
+        assert (code, said_of_it.splitlines()[-1]) == (0, "python")
+    else:
+        assert "ImportError: BKCLIENT_CORE is cython, but the compiled" in said_of_it
+        assert code == 1
+
+
 @needs_compiled_core
-def test_a_core_that_lacks_a_twin_is_refused() -> None:
-    with pytest.raises(AssertionError, match="counting has twins of settle"):
-        has_twins(
-            "counting",
-            chunks,
-            "settled",
-            bind="bind_settle",
-            knows=(Future, InvalidStateError, settling.InOrder),
-        )
+def test_what_a_core_replaced_is_put_back_when_the_rest_of_it_does_not_fit() -> None:
+    program = f"""
+import bkclient, bkclient.wire.entry, bkclient.protocol.adds as adds
+from bkclient._core import has_twins, is_built, using_core
+compiled = adds.PendingAdds.push
+has_twins("counting", adds.PendingAdds, "something")
+assert adds.PendingAdds.push.__code__.co_filename.endswith("adds.py") and compiled is not adds.PendingAdds.push
+assert not is_built()
+import bkclient.wire.v2 as v2
+assert v2.AddPacketEncoder.encode.__code__.co_filename.endswith("v2.py")
+{SAY}"""
+    code, text = outcome(program, None)
+    assert (code, text.splitlines()[-1]) == (0, "python"), text
+    assert text.count("RuntimeWarning: ") == 1
 
 
 SIZES = QuorumSizes(2, 2, 2)
