@@ -187,7 +187,7 @@ def unrecorded() -> Iterator[None]:
     """Runs whose events are neither packed, hashed nor judged in this block; scenarios go by them, so they are told."""
     record = HistoryWriter.record
 
-    def count(self: HistoryWriter, kind: str, actor: str, ledger: int = -1, **fields: Any) -> None:
+    def count(self: HistoryWriter, kind: str, actor: str, ledger: int = -1, /, **fields: Any) -> None:
         event = Event(self.events, 0, actor, kind, ledger, fields)
         self.events += 1
         for listener in self.listeners:

@@ -316,7 +316,7 @@ class Stage:
                 acknowledged = anyio.Event()
                 self.on_event(
                     lambda event: (
-                        event.kind == Kind.APP_ACK and event.ledger == ledger_id and event.fields["entry"] >= entry_id
+                        event.kind == _APP_ACK and event.ledger == ledger_id and event.fields["entry"] >= entry_id
                     ),
                     acknowledged.set,
                 )

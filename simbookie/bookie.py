@@ -63,7 +63,7 @@ _LAC_IDS: Final = Struct(">qq")
 _AUTH_DISABLED: Final = "AuthDisabledPlugin"
 
 _DEFERRED_SYNC: Final = int(WriteFlags.DEFERRED_SYNC)
-
+_OK: Final = Status.OK  # members of an enumeration take longer to find
 _INFO_TOTAL: Final = 1
 _INFO_FREE: Final = 2
 
@@ -357,7 +357,7 @@ class Bookie:
     def _try_add(self, request: AddRequest, respond: Respond, source: str) -> Status | None:
         """Carry out an add: OK if it is stored, the status that it was answered with, none if it has to wait for room."""
         status = self._check_and_store(request, respond, source)
-        if status is not None and status is not Status.OK:
+        if status is not None and status is not _OK:
             respond(AddResponse(status, request.ledger_id, request.entry_id))
         return status
 
@@ -376,8 +376,8 @@ class Bookie:
         if not isinstance(handle, LedgerHandle):
             return Status.FENCED if handle is Status.NO_LEDGER else handle
         refusal = add_refusal(request, handle, entry_id)
-        status = self._store(request, respond, ledger_id, entry_id, body) if refusal is Status.OK else refusal
-        if status is Status.OK:
+        status = self._store(request, respond, ledger_id, entry_id, body) if refusal is _OK else refusal
+        if status is _OK:
             if self._observer is not None:
                 self._observer.entry_stored(ledger_id, entry_id, body, request.recovery, source)
             if lac > handle.lac:
@@ -402,13 +402,13 @@ class Bookie:
             return None if waits else status_of(error)
         if not request.high_priority:
             self.add_room.pending += 1
-        return Status.OK
+        return _OK
 
     def _added(self, token: tuple[Respond, AddRequest, int, int], error: StorageError | None) -> None:
         respond, request, _, _ = token
         if not request.high_priority:
             self.add_room.answered()
-        status = Status.OK if error is None else status_of(error)
+        status = _OK if error is None else status_of(error)
         respond(AddResponse(status, request.ledger_id, request.entry_id))
 
     def _added_and_synced(self, token: tuple[Respond, AddRequest, int, int], error: StorageError | None) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from enum import Enum, auto
-from typing import Any
+from typing import Any, Final
 
 from bkclient.wire.messages import Status
 from simbookie.config import BookieConfig
@@ -46,6 +46,9 @@ class _Fence(Enum):
     DURABLE = auto()
     #: Set in memory, but the record could not be written; the next fencing request tries again.
     FAILED = auto()
+
+
+_FENCING: Final = (_Fence.PENDING, _Fence.DURABLE)
 
 
 class LedgerHandle:
@@ -170,7 +173,7 @@ class LedgerTable:
 
     def fence(self, handle: LedgerHandle, source: str) -> None:
         """Fence the ledger and wake everyone who waits for its LAC; nothing happens the second time."""
-        if handle.fence_state in (_Fence.PENDING, _Fence.DURABLE):
+        if handle.fence_state in _FENCING:
             return
         is_first = handle.fence_state is _Fence.NONE
         handle.fenced = True

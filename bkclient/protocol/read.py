@@ -36,6 +36,11 @@ class ReadOutcome(Enum):
 
 
 _NEXT: Final = ends_once(ReadOutcome.WAITING)
+# Every answer asks for these, and members of an enumeration take longer to find.
+_WAITING: Final = ReadOutcome.WAITING
+_FOUND: Final = ReadOutcome.FOUND
+_OK: Final = Code.OK
+_CLIENT_CLOSED: Final = Code.CLIENT_CLOSED
 
 
 def outranks(code: int, current: int) -> bool:
@@ -79,8 +84,8 @@ class EntryRead(Value):
     ) -> None:
         """``replicas`` is the write set in the order of preference; ``negatives_to_deny`` makes it a recovery read."""
         self.entry_id = entry_id
-        self.outcome = ReadOutcome.WAITING
-        self.code: int = Code.OK
+        self.outcome = _WAITING
+        self.code: int = _OK
         self.code_from: BookieId | None = None
         # Old metadata may name a bookie twice; it has one answer to give.
         self._replicas = tuple(dict.fromkeys(replicas))
@@ -94,7 +99,7 @@ class EntryRead(Value):
 
     def to_ask(self) -> tuple[BookieId, ...]:
         """The replicas to send the request to now; each replica is named once in the life of the read."""
-        if self.outcome is not ReadOutcome.WAITING:
+        if self.outcome is not _WAITING:
             return ()
         first = self._asked
         if self._is_parallel:
@@ -109,7 +114,7 @@ class EntryRead(Value):
         Not if one of those asked is among ``answering``, those who answer other requests: it is busy, and asking more makes
         it busier (R-11). Not after the end, nor when all have been asked (R-12). Once refused, do not ask again.
         """
-        if self.outcome is not ReadOutcome.WAITING or self._asked >= len(self._replicas):
+        if self.outcome is not _WAITING or self._asked >= len(self._replicas):
             return False
         if any(bookie_id in answering for bookie_id in self._replicas[: self._asked]):
             return False
@@ -144,12 +149,12 @@ class EntryRead(Value):
         Answers after the end, and second answers, change nothing (R-8).
         """
         bit = 1 << self._replicas.index(bookie_id)
-        if self.outcome is not ReadOutcome.WAITING or self._answered & bit:
+        if self.outcome is not _WAITING or self._answered & bit:
             return self.outcome
         self._answered |= bit
-        if code in (Code.OK, Code.CLIENT_CLOSED):
+        if code in (_OK, _CLIENT_CLOSED):
             self.code, self.code_from = code, bookie_id
-            self.outcome = moved(_NEXT, self.outcome, ReadOutcome.FOUND if code == Code.OK else ReadOutcome.FAILED)
+            self.outcome = moved(_NEXT, self.outcome, _FOUND if code == _OK else ReadOutcome.FAILED)
             return self.outcome
         self._note_error(code, bookie_id)
         if code in EXPLICIT_NEGATIVES:

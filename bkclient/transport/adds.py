@@ -17,6 +17,8 @@ from bkclient.wire.messages import AddRequest, AddTemplate, Request, Response
 
 __all__ = ["AddReplies", "AddSender", "EachReplica", "SendsAdds", "Submits", "adds_over", "sends_adds"]
 
+_OK: Final = Code.OK  # members of an enumeration take longer to find
+
 
 class AddReplies(Protocol):
     """Hears what became of adds: once for each bookie and entry, and never from within :meth:`AddSender.send`."""
@@ -88,7 +90,7 @@ class EachReplica:
 
     def _on_reply(self, bookie_id: str, request: Request, code: int, _response: Response | None) -> None:
         assert isinstance(request, AddRequest), "nothing else is sent here"
-        if code == Code.OK:
+        if code == _OK:
             self._replies.on_adds_stored(bookie_id, (request.entry_id,))
         else:
             self._replies.on_add_failed(bookie_id, request.entry_id, code)

@@ -35,6 +35,8 @@ Handler = ReplyHandler | AddReplies | ReadReplies
 _ESTABLISHED: Final = StreamState.ESTABLISHED
 _WORKING: Final = StreamState.WORKING
 _DETACHED: Final = StreamState.DETACHED
+_STATUS_OK: Final = Status.OK
+_OK: Final = Code.OK
 
 
 def deliver(
@@ -306,13 +308,13 @@ class RequestStream(ABC):
             if self.state is not _WORKING:
                 self._works()
             if isinstance(request, int):
-                if status is Status.OK:
+                if status is _STATUS_OK:
                     self._hand_over(handler, [request])
                 else:
                     code = code_for_status(status, Operation.ADD_ENTRY)
                     deliver_failure(handler, bookie_id, request, code)
                 continue
-            code = Code.OK if status is Status.OK else code_for_status(status, request.operation)
+            code = _OK if status is _STATUS_OK else code_for_status(status, request.operation)
             assert callable(handler), "requests are submitted with the function to call"
             try:
                 handler(bookie_id, request, code, response)
@@ -329,7 +331,7 @@ class RequestStream(ABC):
         for handler, entry_ids in told:
             if not isinstance(entry_ids, list):
                 assert callable(handler), "requests are submitted with the function to call"
-                deliver(handler, bookie_id, entry_ids, Code.OK)
+                deliver(handler, bookie_id, entry_ids, _OK)
                 continue
             try:  # as in _hand_over(), whose call every run would cost
                 handler.on_adds_stored(bookie_id, entry_ids)
@@ -394,9 +396,10 @@ class RequestStream(ABC):
         expired = self.connection.expire(self._loop.time())
         if self.connection.outstanding_requests:
             self._look_later()
-        if expired:
-            self.has_expired = True
-            self._owner.settled(self)
+        if not expired:
+            return
+        self.has_expired = True
+        self._owner.settled(self)
         for request, handler in expired:
             deliver_failure(handler, self.bookie_id, request, Code.TIMEOUT)
         if self.connection.outstanding_requests:  # which these handlers may have sent, in a turn that had begun

@@ -26,6 +26,9 @@ _DECLARED: Final = {
 #: How often per timeout outstanding requests are looked through.
 _SCANS_PER_TIMEOUT: Final = 20
 _CLIENT_NAME: Final = "bkclient.client_setting"
+# Every request asks for these, and members of an enumeration take longer to find.
+_ADD_ENTRY: Final = Operation.ADD_ENTRY
+_GET_BOOKIE_INFO: Final = Operation.GET_BOOKIE_INFO
 
 
 def _of_client(name: str) -> Any:
@@ -94,9 +97,9 @@ class TcpTransportConfig:
     def timeout_s(self, request: Request) -> float:
         """For how many seconds a connection waits for the answer to ``request``."""
         operation = request.operation
-        if operation is Operation.ADD_ENTRY:
+        if operation is _ADD_ENTRY:
             return self.add_timeout_s
-        if operation is Operation.GET_BOOKIE_INFO:
+        if operation is _GET_BOOKIE_INFO:
             return self.bookie_info_timeout_s
         # A long poll is not late while the bookie waits as asked (H-21).
         return self.read_timeout_s + (request.wait_s if isinstance(request, ReadRequest) else 0.0)

@@ -13,6 +13,8 @@ from bkclient.wire.messages import AddTemplate, Request
 
 __all__ = ["WatchedAdds", "WatchedReads", "WrappingTransport"]
 
+_OK: Final = Code.OK  # members of an enumeration take longer to find
+
 
 class WrappingTransport:
     """A :class:`~bkclient.transport.base.BookieTransport` that hands everything on to ``inner``, and is closed with it."""
@@ -65,7 +67,7 @@ class WatchedAdds:
     def on_adds_stored(self, bookie_id: str, entry_ids: Sequence[int]) -> None:
         """See :class:`~bkclient.transport.adds.AddReplies`."""
         for entry_id in entry_ids:
-            self.on_outcome(bookie_id, entry_id, Code.OK)
+            self.on_outcome(bookie_id, entry_id, _OK)
         self._replies.on_adds_stored(bookie_id, entry_ids)
 
     def on_add_failed(self, bookie_id: str, entry_id: int, code: int) -> None:

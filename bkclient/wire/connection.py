@@ -150,7 +150,8 @@ class ClientConnection(Generic[Token]):
     def outstanding_requests(self) -> int:
         """How many requests await their answer here."""
         in_runs = self.runs.outstanding if self.runs else 0
-        return len(self.outstanding) + len(self.adds) + len(self.reads) + in_runs
+        outstanding = self.outstanding
+        return len(outstanding.entries) - outstanding.given_up + len(self.adds) + len(self.reads) + in_runs
 
     @property
     def outstanding_bytes(self) -> int:
@@ -365,7 +366,7 @@ class ClientConnection(Generic[Token]):
         """
         outstanding, load = self.outstanding, self.load
         sizes = [entry[3] for entry in outstanding.entries.values() if entry is not None]
-        assert len(sizes) == len(outstanding), "a request that was given up is counted"
+        assert len(sizes) == len(outstanding.entries) - outstanding.given_up, "a request that was given up is counted"
         if self.adds:
             sizes += [add[3] for add in self.adds.values()]
         if self.runs:

@@ -83,7 +83,7 @@ class HistoryWriter:
             **header,
         }
 
-    def record(self, kind: str, actor: str, ledger: int = -1, **fields: Any) -> None:
+    def record(self, kind: str, actor: str, ledger: int = -1, /, **fields: Any) -> None:
         """Append one event. Every field of the kind must be given, and no other."""
         index, count, values_of = _LAYOUTS[kind]
         if len(fields) != count:

@@ -38,6 +38,9 @@ __all__ = ["Accept", "Layer", "Network"]
 
 #: When an attempt to connect is repeated: after this time, then after twice as much, and so on.
 _CONNECT_RETRY_S: Final = 1.0
+# Every message may ask for these, and members of an enumeration take longer to find.
+_DROP: Final = Fate.DROP
+_HOLD: Final = Fate.HOLD
 
 Accept = Callable[["ConnectionEnd"], None]
 _Parcel = tuple[Link, "ConnectionEnd", object]
@@ -337,7 +340,7 @@ class Network:
             if isinstance(action, Interrupt):
                 action.act()
                 return
-            if action in (Fate.DROP, Fate.HOLD) or (sender is not None and not sender.process.is_alive):
+            if action is _DROP or action is _HOLD or (sender is not None and not sender.process.is_alive):
                 return
         if link.blocked:
             self._stop(link, end, message, latency)
@@ -384,9 +387,9 @@ class Network:
         if interception is None:
             return None
         action = interception.action
-        if action is Fate.DROP or isinstance(action, Interrupt):
+        if action is _DROP or isinstance(action, Interrupt):
             self.counters.dropped += 1
-        elif action is Fate.HOLD:
+        elif action is _HOLD:
             self.counters.held += 1
             interception.hold(send_on)
         return action
@@ -406,7 +409,7 @@ class Network:
     def _arrive(self, link: Link, end: ConnectionEnd, message: object) -> None:
         if self._at_arrival.made:
             action = self._intercepted(self._at_arrival, link, message, lambda: self._send_on(link, end, message, 0.0))
-            if action in (Fate.DROP, Fate.HOLD):
+            if action is _DROP or action is _HOLD:
                 return
             if isinstance(action, Delay):
                 self.counters.delayed += 1

@@ -10,7 +10,6 @@ What frames have no room for does not pass.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 from bkclient.errors import Code, IllegalOperation
@@ -78,7 +77,7 @@ def _check_version_2(request: Request) -> None:
 
 def _as_version_2_has_it(response: Response) -> Response:
     if isinstance(response, ReadResponse) and response.max_lac is not None:
-        return replace(response, max_lac=None)
+        return ReadResponse(response.status, response.ledger_id, response.entry_id, response.body)  # which is all it has
     return response
 
 

@@ -42,43 +42,55 @@ class SimulatedTransport(LinkTransport):
         config = config if config is not None else TcpTransportConfig()
         process = host.process
         rng = world.rng(f"transport of {process.host_name}#{process.incarnation}")
-        self._afterwards = world.loop.afterwards
         #: Those of the links at which requests have come or gone since :meth:`check` looked last.
         self._changed: dict[Load, None] = {}
         self._link_of: dict[Load, BookieLink] = {}
         connector = _ObjectConnector(world.network, process, config)
-        super().__init__(config, connector, rng=rng, new_load=partial(_ToldLoad, self._note))
+        new_load = partial(_ToldLoad, self._changed, partial(world.loop.afterwards.append, self.check))
+        super().__init__(config, connector, rng=rng, new_load=new_load)
 
     def check(self) -> None:
         """As there, of links at which requests have come or gone since it looked last; called after every such callback."""
-        changed, self._changed = self._changed, {}
+        changed = list(self._changed)
+        self._changed.clear()
         for load in changed:
             if load not in self._link_of:
                 self._link_of = {link.load: link for links in self._links_to.values() for link in links}
-            self._link_of[load].check_changes()
-
-    def _note(self, load: Load) -> None:
-        if not self._changed:
-            self._afterwards.append(self.check)
-        self._changed[load] = None
+            self._link_of[load].check()
 
 
 class _ToldLoad(Load):
-    """A load that tells of every change. Connections of objects make none but by these two methods."""
+    """A load that is among the ``changed`` after every change, of the first of which it tells.
 
-    __slots__ = ("_tell",)
+    Connections of objects make none but by these two methods, which do what those of the base do: every request passes here.
+    """
 
-    def __init__(self, tell: Callable[[Load], None], max_requests: int, max_bytes: int) -> None:
+    __slots__ = ("_changed", "_tell")
+
+    def __init__(
+        self, changed: dict[Load, None], tell: Callable[[], object], max_requests: int, max_bytes: int
+    ) -> None:
         super().__init__(max_requests, max_bytes)
+        self._changed = changed
         self._tell = tell
 
     def put_on(self, size: int) -> None:
-        super().put_on(size)
-        self._tell(self)
+        self.requests += 1
+        self.bytes += size
+        assert self.requests > 0 <= size, "a load is never negative"
+        if not self._changed:
+            self._tell()
+        self._changed[self] = None
 
     def take_off(self, size: int, requests: int = 1) -> None:
-        super().take_off(size, requests)
-        self._tell(self)
+        self.requests -= requests
+        self.bytes -= size
+        assert (self.requests > 0 and self.bytes >= 0) or self.requests == self.bytes == 0, (
+            "what is outstanding is counted once"
+        )
+        if not self._changed:
+            self._tell()
+        self._changed[self] = None
 
 
 class _ObjectConnector:

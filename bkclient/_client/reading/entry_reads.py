@@ -37,6 +37,7 @@ __all__ = ["EntryCall", "EntryReads", "LedgerView", "ReadOperation", "Waits"]
 
 #: What a bookie answers that has nothing to do with being slow or away: it does not have the entry as it should.
 _FAILED_TO_DELIVER: Final = EXPLICIT_NEGATIVES | {Code.DIGEST_MATCH, Code.READ, Code.DATA_UNKNOWN}
+_WAITING: Final = ReadOutcome.WAITING  # members of an enumeration take longer to find
 
 
 class LedgerView(Protocol):
@@ -385,7 +386,7 @@ class EntryCall:
                 reads.batches.on_single_read(bookie_id, reads.loop.time())
         outcome = machine.on_reply(bookie_id, code)
         is_over = self.future.done()
-        if outcome is ReadOutcome.WAITING and not is_over:
+        if outcome is _WAITING and not is_over:
             self._send()
             return
         self._stop_waiting()
