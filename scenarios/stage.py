@@ -142,6 +142,7 @@ class Stage:
             transport = self.wrap_transport(transport)
         disabling = config.writing.disable_ensemble_change_feature
         options.setdefault("features", lambda name: name == disabling and self.without_changes[host.name] > 0)
+        options.setdefault("locations", self.conditions.locations)
         resources = AsyncExitStack()
         resources.push_async_callback(store.aclose)
         client = RecordedClient(
@@ -152,7 +153,6 @@ class Stage:
             wall_clock=wall_clock,
             observer=RecoveryRecorder(recorder, host.name, observer),
             resources=resources,
-            locations=self.conditions.locations,
             **options,
         )
         client.log, client.racks = log, self.conditions.demanded_racks
