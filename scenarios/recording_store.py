@@ -137,10 +137,13 @@ class AppliedStore(_Forwarding):
             self._tree.session_ended()
 
     async def create_ledger(self, metadata: LedgerMetadata) -> Versioned:
-        """Record META_CAS, cause create."""
+        """Record META_CAS, cause create; META_READ if a creation before made the ledger, which others have changed since."""
         created = await self._inner.create_ledger(metadata)
         self._recorder.learn(created.metadata)
         self._recorder.causes.created(self._actor, created)
+        if created.version > 0:
+            self._record_read(created)
+            return created
         self._record_cas(created.metadata, "create", "ok", expected_version=-1, version=created.version)
         log = log_of(created.metadata)
         if log is not None:
@@ -167,9 +170,12 @@ class AppliedStore(_Forwarding):
         """Record META_READ."""
         value = await self._inner.read_ledger(ledger_id)
         self._recorder.causes.learn(value)
-        fields = metadata_fields(value.metadata, value.version)
-        self._recorder.record(Kind.META_READ, self._actor, ledger_id, outcome="ok", **fields)
+        self._record_read(value)
         return value
+
+    def _record_read(self, value: Versioned) -> None:
+        fields = metadata_fields(value.metadata, value.version)
+        self._recorder.record(Kind.META_READ, self._actor, value.metadata.ledger_id, outcome="ok", **fields)
 
     async def delete_ledger(self, ledger_id: int) -> None:
         """Record META_CAS, cause delete, with the metadata that is deleted, unless somebody else deleted the ledger before."""

@@ -15,8 +15,15 @@ from bkclient._client.arguments import check_flag, check_ledger_id, check_passwo
 from bkclient._client.core import ClientCore
 from bkclient._frozen import NO_ITEMS, FrozenDict
 from bkclient.config import ClientConfig
-from bkclient.errors import ArgumentError, IllegalOperation, LedgerExists, NotEnoughBookies, WriteOnReadOnlyBookie
-from bkclient.ledger import DigestType, Ensemble, Fragment, LedgerMetadata, Versioned
+from bkclient.errors import (
+    ArgumentError,
+    IllegalOperation,
+    LedgerExists,
+    LedgerFenced,
+    NotEnoughBookies,
+    WriteOnReadOnlyBookie,
+)
+from bkclient.ledger import DigestType, Ensemble, Fragment, LedgerMetadata, LedgerState, Versioned
 from bkclient.placement import LedgerShape
 
 __all__ = ["CreatedLedger", "NewLedger", "create_ledger"]
@@ -94,27 +101,33 @@ async def create_ledger(core: ClientCore, wanted: NewLedger, now_ms: Callable[[]
     """Choose bookies and register the ledger. ``now_ms``, the wall clock, stamps it where it is given.
 
     Raises :class:`~bkclient.errors.NotEnoughBookies` before anything is written, and
-    :class:`~bkclient.errors.LedgerExists` for a chosen id that is taken; a generated one that is taken is replaced by another. A
-    call that is cancelled may leave an empty ledger behind.
+    :class:`~bkclient.errors.LedgerExists` for a chosen id that is taken, and :class:`~bkclient.errors.LedgerFenced` if another
+    client recovered the new ledger before the answer came; a generated id is replaced by another then. A call that is cancelled
+    may leave an empty ledger behind.
     """
     wanted.check_against(core.config)
     ensemble = await _choose_ensemble(core, wanted)
     ctime_ms = None if now_ms is None else now_ms()
     if wanted.ledger_id is not None:
         return await _register(core, wanted.metadata(wanted.ledger_id, ensemble, core.config, ctime_ms))
-    taken: LedgerExists | None = None
+    taken: LedgerExists | LedgerFenced | None = None
     for _ in range(_CREATE_ATTEMPTS):
         ledger_id = await core.metadata.generate_ledger_id()
         try:
             return await _register(core, wanted.metadata(ledger_id, ensemble, core.config, ctime_ms))
-        except LedgerExists as error:
+        except (LedgerExists, LedgerFenced) as error:
             taken = error
     raise LedgerExists(f"{_CREATE_ATTEMPTS} generated ledger ids in a row were taken") from taken
 
 
 async def _register(core: ClientCore, metadata: LedgerMetadata) -> CreatedLedger:
     connection = max(core.transport.connections.values(), default=0)
-    return CreatedLedger(await core.metadata.create_ledger(metadata), connection)
+    value = await core.metadata.create_ledger(metadata)
+    if value.metadata.state is not LedgerState.OPEN:  # found again by a repeated creation
+        raise LedgerFenced(
+            "another client recovered the ledger before the answer to its creation came", ledger_id=metadata.ledger_id
+        )
+    return CreatedLedger(value, connection)
 
 
 async def _choose_ensemble(core: ClientCore, wanted: NewLedger) -> Ensemble:
