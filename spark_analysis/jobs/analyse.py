@@ -125,7 +125,10 @@ def analyse(spark: SparkSession, folder: Path | str) -> Analysis:
     histories = histories_of(folder)
     told = histories.each(spark, _judge, _unjudged, _TOLD).persist(StorageLevel.MEMORY_AND_DISK_DESER)
     kinds = [str(kind) for kind in _KINDS]
-    with planned_for_kept_partitions(spark, histories.size), histories.table(spark, _COLUMNS, kinds) as rows:
+    with (
+        planned_for_kept_partitions(spark, histories.size, histories.largest_partition),
+        histories.table(spark, _COLUMNS, kinds) as rows,
+    ):
         events = event_rows(rows).persist(StorageLevel.MEMORY_AND_DISK_DESER)
         try:
             counted = counted_files(told)

@@ -52,7 +52,7 @@ def lac_courses(spark: SparkSession, folder: Path | str, ledgers: Sequence[tuple
         return ()
     histories = histories_of(folder)
     with (
-        planned_for_kept_partitions(spark, histories.size),
+        planned_for_kept_partitions(spark, histories.size, histories.largest_partition),
         histories.table(spark, _COLUMNS, [str(kind) for kind in _KINDS]) as rows,
     ):
         found = _points(event_rows(rows), ledgers).collect()

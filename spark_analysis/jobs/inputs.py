@@ -58,6 +58,11 @@ class Histories(Protocol):
         """About how many bytes there are to decode, as files."""
         ...
 
+    @property
+    def largest_partition(self) -> int:
+        """About how many bytes of files the largest partition of the table is made of: a history is in one, however large."""
+        ...
+
     def partitions(self, spark: SparkSession) -> int:
         """How many partitions the table has."""
         ...
@@ -111,6 +116,10 @@ class _FileHistories:
     def size(self) -> int:
         return sum(file.size for file in self._files)
 
+    @property
+    def largest_partition(self) -> int:
+        return max((file.size for file in self._files), default=0) + PARTITION_BYTES
+
     def partitions(self, spark: SparkSession) -> int:
         return max(-(-self.size // PARTITION_BYTES), spark.sparkContext.defaultParallelism)
 
@@ -144,6 +153,10 @@ class _StoredHistories:
     @property
     def size(self) -> int:
         return sum(map(_size_of, self._dataset.event_files().values()))
+
+    @property
+    def largest_partition(self) -> int:
+        return max(map(_size_of, self._dataset.event_files().values()), default=0)
 
     def partitions(self, spark: SparkSession) -> int:  # noqa: ARG002  a data set was divided when it was made
         return self._dataset.buckets

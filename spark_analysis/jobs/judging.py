@@ -75,7 +75,7 @@ def judged_histories(
     parts = parts_of(spark, histories)
     meanwhile, results = Kept(spark), Kept(spark)
     with (
-        planned_for_kept_partitions(spark, histories.size),
+        planned_for_kept_partitions(spark, histories.size, histories.largest_partition),
         histories.table(spark, tuple(columns), [str(kind) for kind in kinds]) as rows,
     ):
         try:

@@ -151,7 +151,7 @@ def analyze_lacs(spark: SparkSession, folder: Path | str, *, max_ledgers: int = 
     started = time.perf_counter()
     histories = histories_of(folder)
     with (
-        planned_for_kept_partitions(spark, histories.size),
+        planned_for_kept_partitions(spark, histories.size, histories.largest_partition),
         histories.table(spark, _COLUMNS, [str(kind) for kind in _KINDS]) as rows,
     ):
         table = rows.persist(StorageLevel.MEMORY_AND_DISK_DESER)

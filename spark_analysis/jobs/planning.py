@@ -8,7 +8,15 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-__all__ = ["INTERPRETED", "INTERPRETED_BYTES", "PLANNING", "planned_for_kept_partitions", "without_call_sites"]
+__all__ = [
+    "INTERPRETED",
+    "INTERPRETED_BYTES",
+    "PLANNING",
+    "SORTED",
+    "SORTED_BYTES",
+    "planned_for_kept_partitions",
+    "without_call_sites",
+]
 
 #: Everything is partitioned by history from the start, and every question groups and joins by history and more. Adaptive
 #: execution would find nothing to adapt, and hides from later queries how kept data is partitioned. Hash aggregates hold a row
@@ -44,6 +52,16 @@ INTERPRETED: Final = {
     "spark.sql.optimizer.excludedRules": ",".join(f"org.apache.spark.sql.catalyst.optimizer.{rule}" for rule in _RULES),
 }
 
+#: A hash table of one side of a join has to fit into memory. Where a partition holds more than this, with a large history or in a
+#: data set of too few buckets, both sides are sorted, and aggregates sort the rows of more keys than they hold; what is sorted
+#: goes to disk where there is no room. What the driver has in hand may still be sent to all tasks.
+SORTED_BYTES: Final = 128 * 1024 * 1024
+SORTED: Final = {
+    "spark.sql.optimizer.disableHints": "true",
+    "spark.sql.autoBroadcastJoinThreshold": "256KB",
+    "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "100000",
+}
+
 #: Where in a program each step of a query was asked for is found out from the stack unless it is set, and only a web page shows
 #: it. Each question has dozens of steps.
 _CALL_SITE: Final = ("callSite.short", "callSite.long")
@@ -51,9 +69,17 @@ _NOBODY_LOOKS: Final = "bk-verify"
 
 
 @contextmanager
-def planned_for_kept_partitions(spark: SparkSession, input_bytes: int) -> Iterator[None]:
-    """Inside, queries are planned with :data:`PLANNING`, and with :data:`INTERPRETED` if there is little to read."""
-    planning = PLANNING | INTERPRETED if input_bytes <= INTERPRETED_BYTES else PLANNING
+def planned_for_kept_partitions(spark: SparkSession, input_bytes: int, partition_bytes: int) -> Iterator[None]:
+    """Inside, queries are planned with :data:`PLANNING`.
+
+    They are with :data:`INTERPRETED`, too, if there is little to read, and with :data:`SORTED` if the largest partition is made
+    of so many bytes of files that a hash table of it may be too large for memory.
+    """
+    planning = PLANNING
+    if input_bytes <= INTERPRETED_BYTES:
+        planning = planning | INTERPRETED
+    if partition_bytes > SORTED_BYTES:
+        planning = planning | SORTED
     before = {name: spark.conf.get(name, None) for name in planning}
     for name, value in planning.items():
         spark.conf.set(name, value)

@@ -54,7 +54,7 @@ def test_a_relation_of_a_set_is_made_once_whichever_threads_ask(monkeypatch: pyt
 def test_what_was_put_apart_is_all_there_is_of_it(spark: SparkSession, tmp_path: Path, kinds: Sequence[Kind]) -> None:
     """And a column that one of the kinds has is there, with its values."""
     record(tmp_path / "life.bkh", honest_life(), bystander())
-    with planned_for_kept_partitions(spark, input_bytes=0):
+    with planned_for_kept_partitions(spark, input_bytes=0, partition_bytes=0):
         events = event_rows(read_histories(spark, tmp_path))
         apart = EventsByKind(events, lambda rows: rows).of(kinds)
         columns = [name for name in EVENT_SCHEMA.names if name in apart.columns]
@@ -102,10 +102,10 @@ def test_only_plain_requests_are_passed_over(spark: SparkSession) -> None:
     for request, messages in enumerate(doubtful, 1):
         rows += conversation(request, *messages)
     rows += [("h", 2, 5, "ADD_SEND", "c", "b", None, None, 7, False, None, None)]
-    with planned_for_kept_partitions(spark, input_bytes=0):
+    with planned_for_kept_partitions(spark, input_bytes=0, partition_bytes=0):
         found = doubtful_requests(spark.createDataFrame(rows, _MESSAGE)).collect()
     assert [(row["ledger"], row["has_plain"]) for row in found] == [(1, True)]
     assert {row["request"] for row in found[0]["doubtful"]} == set(range(1, len(doubtful) + 1))
-    with planned_for_kept_partitions(spark, input_bytes=0):
+    with planned_for_kept_partitions(spark, input_bytes=0, partition_bytes=0):
         found = doubtful_requests(spark.createDataFrame(rows, _MESSAGE).filter(sf.col("request") > 0)).collect()
     assert [row["has_plain"] for row in found] == [False]

@@ -19,7 +19,7 @@ from spark_analysis.dataset.buckets import bucket_of
 from spark_analysis.dataset.layout import DESCRIPTION, DataSetError, Reason, create_dataset, open_dataset
 from spark_analysis.dataset.reading import stored_histories
 from spark_analysis.invariants import INVARIANTS
-from spark_analysis.jobs import judging
+from spark_analysis.jobs import judging, planning
 from spark_analysis.jobs.check import check
 from spark_analysis.jobs.compare import compare
 from spark_analysis.jobs.files import Copy, NoHistoriesError
@@ -63,7 +63,7 @@ def test_the_table_has_the_rows_of_the_files(
     counted = []
     for folder in (corpus[0], histories):
         with (
-            planned_for_kept_partitions(spark, input_bytes=0),
+            planned_for_kept_partitions(spark, input_bytes=0, partition_bytes=0),
             histories_of(folder).table(spark, TABLE_SCHEMA.names, ()) as rows,
         ):
             row = sf.struct(*(sf.col(name).alias(name) for name in TABLE_SCHEMA.names))
@@ -101,6 +101,34 @@ def test_formulas_find_what_they_found_in_the_files_and_move_nothing(
     assert len(planned) > len(SOME)
     assert "Exchange" not in "".join(planned)
     assert "Python" not in "".join(planned)
+
+
+@pytest.mark.deep
+def test_formulas_find_the_same_in_partitions_that_do_not_fit_into_memory(
+    spark: SparkSession, corpus: tuple[Path, Ingested], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tables are sorted, and an aggregate gives up its table after the first keys; what is large is not sent to all tasks."""
+    expected = verify(spark, corpus[0], invariants=SOME)
+    planned: list[str] = []
+    monkeypatch.setattr(judging, "Kept", noting(planned))
+    monkeypatch.setattr(planning, "SORTED_BYTES", 0)
+    monkeypatch.setitem(planning.SORTED, "spark.sql.objectHashAggregate.sortBased.fallbackThreshold", "2")
+    monkeypatch.setitem(planning.SORTED, "spark.sql.autoBroadcastJoinThreshold", "-1")  # so that little counts as much
+    found = verify(spark, corpus[0], invariants=SOME)
+    assert replace(found, seconds=0) == replace(expected, seconds=0)
+    assert "SortMergeJoin" in "".join(planned)
+    assert "ShuffledHashJoin" not in "".join(planned)
+    assert "Exchange" not in "".join(planned)
+
+
+def test_a_partition_is_as_large_as_its_largest_file(spark: SparkSession, tmp_path: Path) -> None:
+    record(tmp_path / "files" / "small.bkh", honest_life())
+    record(tmp_path / "files" / "large.bkh", *(bystander(ledger) for ledger in range(2_000)))
+    size = (tmp_path / "files" / "large.bkh").stat().st_size
+    ingest(spark, tmp_path / "files", tmp_path / "dataset", buckets=1)
+    files, stored = (histories_of(tmp_path / name) for name in ("files", "dataset"))
+    assert size < files.largest_partition < size + (64 << 20)
+    assert 0 < stored.largest_partition == stored.size
 
 
 @pytest.mark.deep

@@ -12,11 +12,12 @@ from pyspark.sql import functions as sf
 
 from scenarios.history import FIELDS, Event, FieldType, Kind
 from spark_analysis.invariants import INVARIANTS, Invariant, judge, select
+from spark_analysis.invariants.expressions import join_small
 from spark_analysis.invariants.facts import Facts
 from spark_analysis.jobs import judging
 from spark_analysis.jobs.inputs import histories_of
 from spark_analysis.jobs.keeping import keep
-from spark_analysis.jobs.planning import INTERPRETED, PLANNING, planned_for_kept_partitions
+from spark_analysis.jobs.planning import INTERPRETED, PLANNING, SORTED_BYTES, planned_for_kept_partitions
 from spark_analysis.jobs.verify import verify
 from spark_analysis.source import event_rows, read_histories
 from tests.spark_analysis.plan_text import plan_text
@@ -131,7 +132,7 @@ def test_what_is_about_nothing_that_occurs_is_not_asked(
 @pytest.mark.deep
 def test_without_its_premise_an_invariant_observes_nothing(spark: SparkSession, whole_corpus: Path) -> None:
     """Of all that is planted anywhere, whatever else occurs."""
-    with planned_for_kept_partitions(spark, input_bytes=0):
+    with planned_for_kept_partitions(spark, input_bytes=0, partition_bytes=0):
         events = keep(event_rows(read_histories(spark, whole_corpus)).repartition(2, "history"))
         for premise in {invariant.premise for invariant in INVARIANTS if invariant.premise}:
             facts = Facts(events.filter(~sf.col("kind").isin(*premise)), keep)
@@ -140,16 +141,26 @@ def test_without_its_premise_an_invariant_observes_nothing(spark: SparkSession, 
 
 @pytest.mark.parametrize(("input_bytes", "compiles"), [(0, False), (4 << 20, False), ((4 << 20) + 1, True)])
 def test_little_is_interpreted_and_much_is_compiled(spark: SparkSession, input_bytes: int, compiles: bool) -> None:
-    with planned_for_kept_partitions(spark, input_bytes):
+    with planned_for_kept_partitions(spark, input_bytes, partition_bytes=0):
         plan = spark.range(10).filter("id > 3").groupBy("id").count()
         assert ("*(1)" in plan_text(plan)) == compiles
+
+
+@pytest.mark.parametrize(("partition_bytes", "join"), [(SORTED_BYTES, "ShuffledHash"), (SORTED_BYTES + 1, "SortMerge")])
+def test_large_partitions_are_sorted(spark: SparkSession, partition_bytes: int, join: str) -> None:
+    """A hash table has to fit into memory; what is sorted goes to disk."""
+    with planned_for_kept_partitions(spark, 1 << 40, partition_bytes):
+        rows = keep(spark.range(1 << 20).withColumnRenamed("id", "history").repartition(2, "history"))
+        plan = plan_text(join_small(rows, rows.groupBy("history").count(), on=("history",), how="left"))
+    assert f"{join}Join" in plan
+    assert "Exchange" not in plan
 
 
 def test_events_are_moved_once(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """However often they are read: what was moved is there when the files are gone."""
     record(tmp_path / "good.bkh", honest_life())
     with (
-        planned_for_kept_partitions(spark, input_bytes=0),
+        planned_for_kept_partitions(spark, input_bytes=0, partition_bytes=0),
         histories_of(tmp_path).table(spark, ("history", "kind", "ledger"), [Kind.META_CAS]) as rows,
     ):
         rows.groupBy("history", "ledger").count().explain()

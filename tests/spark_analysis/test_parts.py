@@ -167,7 +167,7 @@ def test_what_is_kept_is_computed_once_and_again_when_it_is_lost(spark: SparkSes
 
 def test_what_is_kept_is_placed_as_keep_is_told(spark: SparkSession) -> None:
     """Rows of one name are in one partition, so those of one number that is made of it are; Spark does not know that."""
-    with planned_for_kept_partitions(spark, input_bytes=0):
+    with planned_for_kept_partitions(spark, input_bytes=0, partition_bytes=0):
         names = spark.range(1000).select((sf.col("id") % 50).cast("string").alias("name")).repartition(3, "name")
         numbers = names.select(sf.xxhash64("name").alias("number"))
         counted = [kept.groupBy("number").count() for kept in (keep(numbers), keep(numbers, placed_by="number"))]
@@ -179,7 +179,7 @@ def test_what_is_kept_is_placed_as_keep_is_told(spark: SparkSession) -> None:
 
 def test_histories_of_one_number_are_not_taken_for_each_other(spark: SparkSession) -> None:
     """There is none in a hundred million million; here, one is there twice."""
-    with planned_for_kept_partitions(spark, input_bytes=0):
+    with planned_for_kept_partitions(spark, input_bytes=0, partition_bytes=0):
         table = spark.createDataFrame([("a", None), ("b", None), ("a", None)], "history string, kind string")
         placed = table.repartition(2, "history")
         names = judging.names_of(placed, keep)

@@ -78,7 +78,7 @@ def plans(spark: SparkSession) -> dict[str, Counter[str]]:
         made[id(kept)] = nodes(relation)
         return kept
 
-    with planned_for_kept_partitions(spark, input_bytes=1 << 40):
+    with planned_for_kept_partitions(spark, input_bytes=1 << 40, partition_bytes=0):
         rows = spark.createDataFrame([], EVENT_SCHEMA).repartition(2, "history")
         facts = Facts(keeping.keep(rows), keep)
         asked = {invariant.name: nodes(judge(facts, [invariant])) for invariant in INVARIANTS}
@@ -100,7 +100,7 @@ def test_plans_are_those_of_the_budget(spark: SparkSession) -> None:
 
 def test_what_plans_must_not_have_is_seen(spark: SparkSession) -> None:
     """In questions that are asked badly: one moves rows, one is quadratic, one leaves the JVM."""
-    with planned_for_kept_partitions(spark, input_bytes=1 << 40):
+    with planned_for_kept_partitions(spark, input_bytes=1 << 40, partition_bytes=0):
         rows = spark.createDataFrame([], EVENT_SCHEMA).repartition(2, "history")
         kept = keeping.keep(rows)
         moved = kept.groupBy("actor").count()
