@@ -173,7 +173,7 @@ def unjudged() -> Iterator[None]:
 
     def alone(self: Witnesses, history: HistoryWriter) -> None:
         make(self, history)
-        history.listeners.clear()
+        history.readers.clear()
 
     Witnesses.__init__ = alone  # type: ignore[method-assign]
     try:
@@ -188,7 +188,7 @@ def unrecorded() -> Iterator[None]:
     record = HistoryWriter.record
 
     def count(self: HistoryWriter, kind: str, actor: str, ledger: int = -1, /, **fields: Any) -> None:
-        event = Event(self.events, 0, actor, kind, ledger, fields)
+        event: Event = tuple.__new__(Event, (self.events, 0, actor, kind, ledger, fields))
         self.events += 1
         for listener in self.listeners:
             listener(event)

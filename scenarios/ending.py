@@ -66,10 +66,12 @@ class Witnesses:
 
     def __init__(self, history: HistoryWriter) -> None:
         self._checker, self._situations = OnlineChecker(), Situations()
-        history.listeners += (self._checker.feed, self._situations.feed)
+        self._history = history
+        history.readers += (self._checker.feed_all, self._situations.feed_all)
 
     def judge(self, ending: RunEnding, meets: Sequence[str]) -> Judgement:
-        """What the history and its ending prove, once all of it is written, of a run that is about the situations ``meets``."""
+        """What the history and its ending prove, once all of it is recorded, of a run that is about the situations ``meets``."""
+        self._history.flush()
         violations = (*self._checker.finish(), *ending.stuck)
         met = {name: count for name, count in sorted(self._situations.met.items()) if count}
         problem = ending.problem

@@ -23,6 +23,13 @@ _OPERATIONS: Final[Mapping[str, str]] = {
     Kind.REC_READ_SEND: "recovery-read",
     Kind.REC_READ_RESP: "recovery-read",
 }
+#: What a request is answered with.
+_ANSWERS: Final[Mapping[str, str]] = {
+    Kind.ADD_SEND: Kind.ADD_RESP,
+    Kind.FENCE_SEND: Kind.FENCE_RESP,
+    Kind.READ_SEND: Kind.READ_RESP,
+    Kind.REC_READ_SEND: Kind.REC_READ_RESP,
+}
 
 
 _Asked = tuple[str, str, int]
@@ -33,6 +40,17 @@ def _asked(event: Event) -> _Asked:
     fields = event.fields
     operation = _OPERATIONS.get(event.kind) or ("write-back" if fields["recovery"] else "add")
     return fields["bookie"], operation, -1 if operation == "fence" else fields["entry"]
+
+
+def _is_about_same(sent: Event, answer: Event) -> bool:
+    """Whether an answer is about what the request is about. A fence names no entry."""
+    asked, told = sent.fields, answer.fields
+    return (
+        _ANSWERS[sent.kind] == answer.kind
+        and asked["bookie"] == told["bookie"]
+        and ("entry" not in asked or asked["entry"] == told["entry"])
+        and asked.get("recovery") == told.get("recovery")
+    )
 
 
 class AnswersMatch(Family):
@@ -46,8 +64,10 @@ class AnswersMatch(Family):
 
     def __init__(self, facts: LedgerFacts, report: Report) -> None:
         super().__init__(facts, report)
-        self._open: dict[tuple[str, int], tuple[_Asked, int]] = {}
-        self._said: dict[tuple[str, str, int], set[int]] = {}
+        #: By client and number, the requests that await an answer.
+        self._open: dict[tuple[str, int], Event] = {}
+        #: By client, bookie and number, the codes that the bookie answered with.
+        self._said: dict[tuple[str, str, int], tuple[int, ...]] = {}
         self._said_to_any: set[tuple[str, _Asked, int]] = set()
         self._telling: set[str] = set()
 
@@ -66,7 +86,7 @@ class AnswersMatch(Family):
         """A client asks."""
         number = event.fields.get("request")
         if number is not None:
-            self._open[event.actor, number] = _asked(event), event.seq
+            self._open[event.actor, number] = event
 
     def on_arrival(self, event: Event) -> None:
         """The bookie records what arrives."""
@@ -74,48 +94,46 @@ class AnswersMatch(Family):
 
     def on_said(self, event: Event) -> None:
         """A bookie answers."""
-        fields = event.fields
+        fields, bookie = event.fields, event.actor
         number, source, code = fields["request"], fields["source"], fields["code"]
         if number is None:
-            self._said_to_any.add((source, (event.actor, fields["operation"], fields["entry"]), code))
-        else:
-            self._said.setdefault((source, event.actor, number), set()).add(code)
+            self._said_to_any.add((source, (bookie, fields["operation"], fields["entry"]), code))
+            return
+        said = self._said.get((source, bookie, number))
+        self._said[source, bookie, number] = (code,) if said is None else (*said, code)
 
     def on_answer(self, event: Event) -> None:
         """A client hears the outcome of a request."""
-        number = event.fields.get("request")
+        fields, client = event.fields, event.actor
+        number = fields.get("request")
         if number is None:
             return
         self.checked["M1"] += 1
-        asked, client = _asked(event), event.actor
-        found = self._open.pop((client, number), None)
-        if found is None:
+        sent = self._open.pop((client, number), None)
+        if sent is None:
             self.broken("M1", f"{client} got an answer to request {number}, which awaited none", event.seq)
             return
-        if found[0] != asked:
-            (to, what, entry), (bookie, operation, other) = found[0], asked
+        if not _is_about_same(sent, event):
+            (to, what, entry), (bookie, operation, other) = _asked(sent), _asked(event)
             self.broken(
                 "M1",
                 f"{client} asked {to} for entry {entry} ({what}, request {number}), and got the answer of {bookie} about entry "
                 f"{other} ({operation})",
-                found[1],
+                sent.seq,
                 event.seq,
             )
-        self._check_said(event, asked, number, found[1])
-
-    def _check_said(self, event: Event, asked: _Asked, number: int, sent: int) -> None:
-        code, client = event.fields["code"], event.actor
-        bookie, operation, entry = asked
+        bookie, code = fields["bookie"], fields["code"]
         said = self._said.pop((client, bookie, number), ())
         if code not in _SAID_BY_BOOKIES or bookie not in self._telling:
             return
         self.checked["M2"] += 1
-        if code not in said and (client, asked, code) not in self._said_to_any:
-            heard = f"answered with {', '.join(map(str, sorted(said)))}" if said else "had not answered"
+        if code not in said and (client, _asked(event), code) not in self._said_to_any:
+            _, operation, entry = _asked(event)
+            heard = f"answered with {', '.join(map(str, sorted(set(said))))}" if said else "had not answered"
             self.broken(
                 "M2",
                 f"{client} heard code {code} from {bookie} about entry {entry} ({operation}), "
                 f"which {heard} request {number}",
-                sent,
+                sent.seq,
                 event.seq,
             )

@@ -127,6 +127,8 @@ class LedgerFacts:
         self.ledger = ledger
         self.restarts = {} if restarts is None else restarts
         self.metadata = MetadataTimeline()
+        #: The stored metadata; None if it is unknown or not well formed.
+        self.stored: Metadata | None = None
         self.acked: dict[int, Ack] = {}
         self.max_acked = -1
         self.confirmed = -1
@@ -137,12 +139,6 @@ class LedgerFacts:
         self._runs: dict[str, RecoveryRun] = {}
         self._open_recoveries: dict[str, int] = {}
         self._ambiguous: set[str] = set()
-
-    @property
-    def stored(self) -> Metadata | None:
-        """The stored metadata; None if it is unknown or not well formed."""
-        current = self.metadata.current
-        return current if current is not None and current.is_sound else None
 
     def run_of(self, actor: str) -> RecoveryRun | None:
         """The current recovery of ``actor``; None if there is none, or if several cannot be distinguished."""
@@ -175,7 +171,7 @@ class LedgerFacts:
     def on_cas(self, event: Event) -> None:
         """META_CAS: the store may hold something new."""
         self.metadata.on_cas(event)
-        self._raise_to_end()
+        self._note_stored()
         run, fields = self._runs.get(event.actor), event.fields
         if run is not None and fields["outcome"] == "ok" and (fields["cause"], fields["state"]) == ("close", "CLOSED"):
             run.is_over = True
@@ -183,13 +179,14 @@ class LedgerFacts:
     def on_read(self, event: Event) -> None:
         """META_READ: the store may turn out to hold something new."""
         self.metadata.on_read(event)
-        self._raise_to_end()
+        self._note_stored()
         run = self._runs.get(event.actor)
         if run is not None and event.fields["state"] == "CLOSED":
             run.is_over = True
 
-    def _raise_to_end(self) -> None:
+    def _note_stored(self) -> None:
         current = self.metadata.current
+        self.stored = current if current is not None and current.is_sound else None
         if current is not None and current.state == "CLOSED":
             self.confirmed = max(self.confirmed, current.last_entry)
 

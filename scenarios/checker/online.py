@@ -9,7 +9,7 @@ An event with an unknown essential field is skipped and counted in ``skipped``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from operator import itemgetter
 from types import MappingProxyType
@@ -21,7 +21,7 @@ from scenarios.checker.acks_end import NoAckAfterEnd
 from scenarios.checker.acks_in_order import AcksInOrder
 from scenarios.checker.add_resolves import AddResolves
 from scenarios.checker.answers_match import AnswersMatch
-from scenarios.checker.base import Family, Handler
+from scenarios.checker.base import Family, Handler, Report
 from scenarios.checker.cookie_gate import CookieGate
 from scenarios.checker.coverage_before_reads import CoverageBeforeReads
 from scenarios.checker.facts import LedgerFacts
@@ -51,6 +51,7 @@ from scenarios.checker.told_at_open import ToldAtOpen
 from scenarios.checker.writer_lac import WriterLac
 from scenarios.clauses import CLAUSES as VOCABULARY
 from scenarios.clauses import Clause, invariants_of
+from scenarios.filled_on_demand import FilledOnDemand
 from scenarios.history.schema import Event, Kind
 from scenarios.model import Violation
 
@@ -178,21 +179,23 @@ _ESSENTIAL_OF_LOGS: Final[dict[str, tuple[str, ...]]] = {
 }
 
 
-# Every event asks for these, and members of an enumeration take longer to find.
-_META_CAS: Final = Kind.META_CAS
-_BK_RESTART: Final = Kind.BK_RESTART
+_TakesEssential = Callable[[Mapping[str, Any]], tuple[Any, ...]]
 
 
-def _getter(names: tuple[str, ...]) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:
+def _nothing(_fields: Mapping[str, Any]) -> tuple[()]:
+    """Takes no field."""
+    return ()
+
+
+def _getter(names: tuple[str, ...]) -> _TakesEssential:
     # A name alone is asked for twice: a function of Python's own returns a tuple of two at once, and one of ours is a call.
-    return itemgetter(*names, names[0]) if names else (lambda _fields: ())
+    return itemgetter(*names, names[0]) if names else _nothing
 
 
-#: How the essential fields of an event are taken, by its kind, and whether it is one of logs.
-_GETTERS: Final[Mapping[str, tuple[Callable[[Mapping[str, Any]], tuple[Any, ...]], bool]]] = {
-    **{kind: (_getter(names), False) for kind, names in _ESSENTIAL.items()},
-    **{kind: (_getter(names), True) for kind, names in _ESSENTIAL_OF_LOGS.items()},
-}
+#: How the essential fields of an event are taken, by its kind.
+_GETTERS: Final[Mapping[str, _TakesEssential]] = MappingProxyType(
+    {kind: _getter(names) for kind, names in {**_ESSENTIAL, **_ESSENTIAL_OF_LOGS}.items()}
+)
 
 
 #: By kind, what of the facts takes it in, before any family.
@@ -237,40 +240,57 @@ def _handlers() -> dict[str, tuple[tuple[int, str], ...]]:
 _HANDLERS: Final = _handlers()
 
 
+_Route = tuple[_TakesEssential, tuple[Handler, ...]]
+"""Of a kind of event: what takes its essential fields, and who handles it then."""
+
+
+def _route(handlers: Callable[[str], tuple[Handler, ...]], kind: str) -> _Route:
+    """The route of a kind of event; it goes nowhere if the kind is not judged."""
+    essential = _GETTERS.get(kind)
+    return (_nothing, ()) if essential is None else (essential, handlers(kind))
+
+
 class _Ledger:
-    """The facts and families of one ledger, and the handlers of each kind of event, once there was one."""
+    """The facts and families of one ledger.
 
-    __slots__ = ("_owners", "facts", "families", "table")
+    ``judges`` are these, by the kinds of events that they handle, and ``routes`` go to them and to the log of the ledger.
+    """
 
-    def __init__(
-        self,
-        ledger: int,
-        syncing: set[str],
-        recording: set[str],
-        restarts: dict[str, tuple[int, str | None]],
-        report: Callable[[int, str, str, tuple[int, ...]], None],
-    ) -> None:
-        facts = self.facts = LedgerFacts(ledger, syncing, recording, restarts)
-        report_here = partial(report, ledger)
-        self.families = tuple(family(facts, report_here) for family in FAMILIES)
+    __slots__ = ("_is_over", "_logs", "_owners", "facts", "families", "judges", "routes")
+
+    def __init__(self, facts: LedgerFacts, logs: LogsChecker, report: Report) -> None:
+        self.facts = facts
+        self.families = tuple(family(facts, report) for family in FAMILIES)
+        self.judges = FilledOnDemand(self._judges_of)
+        self.routes = FilledOnDemand(partial(_route, self._handlers))
         self._owners: tuple[object, ...] = (facts, *self.families)
-        self.table: dict[str, tuple[Handler, ...]] = {}
+        self._logs = logs
+        self._is_over = False
 
-    def handlers(self, kind: str) -> tuple[Handler, ...]:
-        """Those of a kind that ``table`` does not have yet."""
-        owners = self._owners
-        found = self.table[kind] = tuple(getattr(owners[number], name) for number, name in _HANDLERS.get(kind, ()))
-        return found
+    def _judges_of(self, kind: str) -> tuple[Handler, ...]:
+        if self._is_over:
+            return ()
+        return tuple(getattr(self._owners[number], name) for number, name in _HANDLERS.get(kind, ()))
 
-    def end(self) -> None:
-        """Judge nothing more."""
-        self.table = dict.fromkeys(_ESSENTIAL, ())
+    def _handlers(self, kind: str) -> tuple[Handler, ...]:
+        if kind in _ESSENTIAL_OF_LOGS:
+            return (self._logs.feed,)
+        of_log = (self._logs.feed_ledger,) if self.facts.ledger in self._logs.ledgers else ()
+        return (*of_log, *((self._take_cas,) if kind == Kind.META_CAS else self.judges[kind]))
+
+    def _take_cas(self, event: Event) -> None:
+        if not self._is_over and self.facts.metadata.begins_anew(event):
+            self._is_over = True
+            self.judges.clear()
+            self.routes.clear()
+        for handle in self.judges[event.kind]:
+            handle(event)
 
 
 class OnlineChecker:
     """All invariants over one history, event by event.
 
-    Feed it every event in order, as a listener of a :class:`~scenarios.history.HistoryWriter` or from a file. ``violations``
+    Feed it every event in order, as a reader of a :class:`~scenarios.history.HistoryWriter` or from a file. ``violations``
     may be read at any time; it has the first violation of each clause and ledger. ``events`` counts all events,
     ``skipped`` those with an unknown essential field. It pickles at any time, and goes on where it was.
     """
@@ -281,52 +301,58 @@ class OnlineChecker:
         self.violations: list[Violation] = []
         self._broken: set[tuple[int, str]] = set()
         self._ledgers: dict[int, _Ledger] = {}
+        #: By ledger, where its events go; those without a ledger have a negative one.
+        self._routes = FilledOnDemand(self._routes_of)
         self._syncing: set[str] = set()
         self._recording: set[str] = set()
         self._restarts: dict[str, tuple[int, str | None]] = {}
-        self._logs = LogsChecker(self._report)
+        self._logs = LogsChecker(self._report, self._is_of_log)
 
     def feed(self, event: Event) -> None:
         """Take in the next event."""
-        self.events += 1
-        _, _, actor, kind, ledger_id, fields = event
-        known = _GETTERS.get(kind)
-        if known is None:
-            return
-        essential, is_of_logs = known
-        try:
-            if None in essential(fields):
-                self.skipped += 1
-                return
-        except KeyError:
-            self.skipped += 1  # of another version of the vocabulary
-            return
-        if is_of_logs:
-            self._logs.feed(event)
-            return
-        ledger = self._ledgers.get(ledger_id)
-        if ledger is None:
-            if ledger_id < 0:
-                if kind == _BK_RESTART:
-                    self._restarts[actor] = event.seq, fields.get("cookie")
-                self._feed_all(event)
-                return
-            ledger = self._ledgers[ledger_id] = _Ledger(
-                ledger_id, self._syncing, self._recording, self._restarts, self._report
-            )
-        elif kind == _META_CAS and ledger.facts.metadata.begins_anew(event):
-            ledger.end()
-        if ledger_id in self._logs.ledgers:
-            self._logs.feed_ledger(event)
-        handlers = ledger.table.get(kind)
-        for handle in ledger.handlers(kind) if handlers is None else handlers:
-            handle(event)
+        self.feed_all((event,))
 
-    def _feed_all(self, event: Event) -> None:
-        for ledger in self._ledgers.values():
-            handlers = ledger.table.get(event.kind)
-            for handle in ledger.handlers(event.kind) if handlers is None else handlers:
+    def feed_all(self, events: Sequence[Event]) -> None:
+        """Take in the next events: faster than one by one."""
+        self.events += len(events)
+        all_routes = self._routes
+        for event in events:
+            _, _, _, kind, ledger_id, fields = event
+            essential, handlers = all_routes[ledger_id][kind]
+            try:
+                is_known = None not in essential(fields)
+            except KeyError:  # of another version of the vocabulary
+                is_known = False
+            if not is_known:
+                self.skipped += 1
+                continue
+            for handle in handlers:
                 handle(event)
+
+    def _routes_of(self, ledger_id: int) -> FilledOnDemand[str, _Route]:
+        if ledger_id < 0:
+            return FilledOnDemand(partial(_route, self._handlers_elsewhere))
+        facts = LedgerFacts(ledger_id, self._syncing, self._recording, self._restarts)
+        ledger = self._ledgers[ledger_id] = _Ledger(facts, self._logs, partial(self._report, ledger_id))
+        return ledger.routes
+
+    def _handlers_elsewhere(self, kind: str) -> tuple[Handler, ...]:
+        if kind in _ESSENTIAL_OF_LOGS:
+            return (self._logs.feed,)
+        return (self._restarted, self._feed_each) if kind == Kind.BK_RESTART else (self._feed_each,)
+
+    def _restarted(self, event: Event) -> None:
+        self._restarts[event.actor] = event.seq, event.fields.get("cookie")
+
+    def _feed_each(self, event: Event) -> None:
+        for ledger in self._ledgers.values():
+            for handle in ledger.judges[event.kind]:
+                handle(event)
+
+    def _is_of_log(self, ledger_id: int) -> None:
+        """A ledger turns out to be made for a log."""
+        if ledger_id in self._ledgers:
+            self._ledgers[ledger_id].routes.clear()
 
     def finish(self) -> tuple[Violation, ...]:
         """All violations, in the order in which they were found."""

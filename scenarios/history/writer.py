@@ -1,4 +1,8 @@
-"""Writing a history: header, events, footer, and the digest over all events."""
+"""Writing a history: header, events, footer, and the digest over all events.
+
+Events are encoded, hashed, written and judged in blocks. A judge that gets its events in a row takes two thirds of the time of
+one that gets them one by one, because between two events a run takes the processor's caches.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ import msgpack
 
 from scenarios.history.schema import FIELDS, KINDS, SCHEMA_VERSION, Event
 
-__all__ = ["MAGIC", "HistoryWriter"]
+__all__ = ["BLOCK_EVENTS", "MAGIC", "HistoryWriter"]
 
 MAGIC: Final = "bk-history"
 
@@ -34,11 +38,15 @@ def layouts_of(kinds: Mapping[str, tuple[str, ...]]) -> dict[str, _Layout]:
 _LAYOUTS: Final = layouts_of(KINDS)
 #: Makes an event of its values in order; a named tuple's own constructor is a function of Python's, and takes twice as long.
 _new: Final[Callable[[type[Event], tuple[Any, ...]], Event]] = tuple.__new__
-_FLUSH_BYTES: Final = 64 * 1024
+#: So many events are a block: as many as nearly all runs have, in some four megabytes.
+BLOCK_EVENTS: Final = 4096
 
 
 class HistoryWriter:
-    """Records events in order, keeps their digest, and hands each to ``listeners``.
+    """Records events in order, keeps their digest, and hands them on.
+
+    Each of ``listeners`` gets every event when it is recorded, and each of ``readers`` gets all of them in order as well, but a
+    block at a time: when it is full, when the digest is asked for, and at the end.
 
     The digest covers the packed events alone, so two runs with the same digest did the same things at the same times,
     whatever machine or file they were recorded on.
@@ -58,12 +66,15 @@ class HistoryWriter:
         """
         self.events = 0
         self.listeners: list[Callable[[Event], None]] = []
+        self.readers: list[Callable[[Sequence[Event]], None]] = []
         self._clock_us = clock_us
         self._hash = hashlib.sha256()
         self._packer = msgpack.Packer(autoreset=True)
-        self._chunks: list[bytes] = []
-        self._chunk_bytes = 0
+        self._block: list[Event] = []
+        #: The events of the block as they are packed.
+        self._rows: list[list[Any]] = []
         self._writes_through = writes_through
+        self._block_max = 1 if writes_through else BLOCK_EVENTS
         self._file: BinaryIO | None = None
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -89,25 +100,41 @@ class HistoryWriter:
         if len(fields) != count:
             raise TypeError(f"{kind} takes the fields {list(KINDS[kind])}, not {sorted(fields)}")
         seq, now = self.events, self._clock_us()
-        packed = self._packer.pack((index, seq, now, actor, ledger, *values_of(fields)))
+        self._rows.append([index, seq, now, actor, ledger, *values_of(fields)])
+        event = _new(Event, (seq, now, actor, kind, ledger, fields))
+        self._block.append(event)
         self.events = seq + 1
-        self._chunks.append(packed)
-        self._chunk_bytes += len(packed)
-        if self._writes_through or self._chunk_bytes >= _FLUSH_BYTES:
-            self._flush()
-        if self.listeners:
-            event = _new(Event, (seq, now, actor, kind, ledger, fields))
-            for listener in self.listeners:
-                listener(event)
+        if len(self._block) >= self._block_max:
+            self.flush()
+        for listener in self.listeners:
+            listener(event)
 
     @property
     def digest(self) -> str:
         """SHA-256 over the packed events recorded so far, in hex."""
-        self._flush()
+        self.flush()
         return self._hash.hexdigest()
 
+    def flush(self) -> None:
+        """Hash and write what was recorded since the last call, and hand it to readers."""
+        block, rows = self._block, self._rows
+        if not block:
+            return
+        self._block, self._rows = [], []
+        # An array packs them with one call. What stands before its elements says how many there are, and belongs to no history.
+        header = self._packer.pack_array_header(len(rows))
+        data = memoryview(self._packer.pack(rows))[len(header) :]
+        self._hash.update(data)
+        if self._file is not None:
+            self._file.write(data)
+            if self._writes_through:
+                self._file.flush()
+        for reader in self.readers:
+            reader(block)
+
     def close(self, choices: Sequence[str] = ()) -> None:
-        """Write the footer, without which a reader takes the file for truncated; with what a schedule chose. Idempotent."""
+        """Flush, and write the footer, with what a schedule chose. A file without one is taken for truncated. Idempotent."""
+        self.flush()
         if self._file is None:
             return
         footer: dict[str, Any] = {"events": self.events, "digest": self.digest}
@@ -115,20 +142,9 @@ class HistoryWriter:
         self.abandon()
 
     def abandon(self) -> None:
-        """Close the file as it is: without the footer, unless that was written, a reader takes it for truncated. Idempotent."""
+        """Flush, and close the file as it is, without a footer unless that was written. Idempotent."""
         if self._file is None:
             return
-        self._flush()
+        self.flush()
         self._file.close()
         self._file = None
-
-    def _flush(self) -> None:
-        """Hash and write what was recorded since the last call: many small pieces would take longer."""
-        data = b"".join(self._chunks)
-        self._chunks.clear()
-        self._chunk_bytes = 0
-        self._hash.update(data)
-        if self._file is not None:
-            self._file.write(data)
-            if self._writes_through:
-                self._file.flush()

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from scenarios.filled_on_demand import FilledOnDemand
 from scenarios.history import Event, Kind
 
 __all__ = [
@@ -152,7 +153,7 @@ class RunSoFar:
     """What is known of the run: its ledgers, hosts, and faults in force."""
 
     def __init__(self) -> None:
-        self.ledgers: dict[int, LedgerSoFar] = {}
+        self.ledgers = FilledOnDemand[int, LedgerSoFar](lambda _: LedgerSoFar())
         self.down: set[str] = set()
         #: How often each bookie was started again.
         self.restarts: Counter[str] = Counter()
@@ -196,13 +197,6 @@ class RunSoFar:
             Kind.FAULT: self._fault,
             Kind.LOG_READ: self._read_log,
         }
-
-    def ledger(self, ledger_id: int) -> LedgerSoFar:
-        """The facts about a ledger."""
-        found = self.ledgers.get(ledger_id)
-        if found is None:
-            found = self.ledgers[ledger_id] = LedgerSoFar()
-        return found
 
     def is_in_force(self, cause: str, host: str = "") -> bool:
         """Whether a fault is in force, about this host if one is given."""

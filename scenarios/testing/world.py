@@ -124,7 +124,8 @@ class SimulatedWorld:
         }
         self._checker = OnlineChecker()
         self._history = HistoryWriter(full_header, self._world.clock_us, history)
-        self._history.listeners += (self._checker.feed, self._note_ledger)
+        self._history.listeners.append(self._note_ledger)
+        self._history.readers.append(self._checker.feed_all)
         self._path = history
         self._stage = Stage(self._world, Recorder(self._history), conditions)
         self._backend = SimulatedBackend(self._stage)

@@ -159,16 +159,17 @@ def test_ledgers_are_judged_apart() -> None:
     assert {violation.ledger for violation in checker.finish()} == {1}
 
 
-def test_it_listens_to_a_history_being_written() -> None:
+def test_it_reads_a_history_being_written() -> None:
     checker = OnlineChecker()
     writer = HistoryWriter({}, lambda: 0)
-    writer.listeners.append(checker.feed)
+    writer.readers.append(checker.feed_all)
     story = Story("1/1/1")
     story.create()
     story.write(0)
     story.close(-1)
     for event in story.events:
         writer.record(event.kind, event.actor, event.ledger, **event.fields)
+    writer.close()
     assert checker.events == len(story.events)
     assert "NoLacTruncation" in [violation.invariant for violation in checker.finish()]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from scenarios.history import (
     Kind,
     read_history,
 )
+from scenarios.history.writer import BLOCK_EVENTS
 
 _HEADER = {"scenario": "happy-path", "seed": 7, "mutant": "", "package_version": "1"}
 _EXAMPLES: dict[FieldType, Any] = {
@@ -142,6 +145,33 @@ def test_listeners_hear_every_event_as_it_will_be_read(path: Path) -> None:
         writer.record(kind, "actor", 3, **example(kind))
     writer.close()
     assert heard == read_history(path)[1]
+
+
+def test_readers_get_every_event_in_blocks() -> None:
+    heard: list[Event] = []
+    blocks: list[Sequence[Event]] = []
+    writer = HistoryWriter(_HEADER, Clock())
+    writer.listeners.append(heard.append)
+    writer.readers.append(blocks.append)
+    for entry in range(2 * BLOCK_EVENTS + 1):
+        writer.record(Kind.BK_SYNC, "b0", 1, entry=entry)
+    assert [len(block) for block in blocks] == [BLOCK_EVENTS, BLOCK_EVENTS]
+    writer.close()
+    writer.close()
+    assert [len(block) for block in blocks] == [BLOCK_EVENTS, BLOCK_EVENTS, 1]
+    assert [event for block in blocks for event in block] == heard
+
+
+@pytest.mark.parametrize("count", [0, 1, 15, 16, BLOCK_EVENTS, BLOCK_EVENTS + 1])
+def test_events_are_packed_one_after_the_other_however_many_are_a_block(path: Path, count: int) -> None:
+    writer = HistoryWriter(_HEADER, Clock(), path)
+    for entry in range(count):
+        writer.record(Kind.BK_SYNC, "b0", 1, entry=entry)
+    writer.close()
+    _, *events, footer = objects(path)
+    assert events == [[list(KINDS).index(Kind.BK_SYNC), n, 10 * (n + 1), "b0", 1, n] for n in range(count)]
+    digest = hashlib.sha256(b"".join(msgpack.packb(event) for event in events)).hexdigest()
+    assert footer == {"events": count, "digest": digest}
 
 
 @pytest.mark.parametrize("fields", [{}, {"lac": 1}, {"lac": 1, "source": "x", "entry": 2}, {"lac": 1, "origin": "x"}])

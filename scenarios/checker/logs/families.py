@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from scenarios.checker.base import Handler
@@ -52,11 +52,15 @@ class _Log:
 
 
 class LogsChecker:
-    """All logs of one history. ``ledgers`` are those that were made for a log or a compaction; their events are fed too."""
+    """All logs of one history.
 
-    def __init__(self, report: LogReport) -> None:
+    ``ledgers`` are those that were made for a log or a compaction; their events are fed too. ``on_ledger`` is told of each.
+    """
+
+    def __init__(self, report: LogReport, on_ledger: Callable[[int], None]) -> None:
         self.ledgers: dict[int, str] = {}
         self._report = report
+        self._on_ledger = on_ledger
         self._logs: dict[str, _Log] = {}
 
     def feed(self, event: Event) -> None:
@@ -65,8 +69,9 @@ class LogsChecker:
         log = self._logs.get(name)
         if log is None:
             log = self._logs[name] = _Log(self._report)
-        if event.ledger >= 0 and event.kind in _OF_LEDGERS:
-            self.ledgers.setdefault(event.ledger, name)
+        if event.ledger >= 0 and event.kind in _OF_LEDGERS and event.ledger not in self.ledgers:
+            self.ledgers[event.ledger] = name
+            self._on_ledger(event.ledger)
         for handle in log.table.get(event.kind, ()):
             handle(event)
 
