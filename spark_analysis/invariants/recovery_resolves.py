@@ -75,7 +75,6 @@ def _observe(facts: Facts) -> DataFrame:
         .filter((seq > sf.col("run")) & (seq < sf.col("failed")))
     )
     per_entry = copies.groupBy(*RUN_KEY, "failed", "write_quorum_size", "ack_quorum_size", "entry").agg(
-        sf.count_distinct(sf.when(is_stored & is_member, bookie)).alias("stored"),
         sf.collect_set(sf.when(is_stored & is_member, bookie)).alias("storing"),
         sf.collect_set(sf.when(is_failed & is_member, bookie)).alias("failing"),
         sf.max(~sf.array_contains("ensemble", bookie)).alias("has_newcomer"),
@@ -87,7 +86,7 @@ def _observe(facts: Facts) -> DataFrame:
         per_entry.groupBy(*RUN_KEY, "failed", "ack_quorum_size")
         .agg(
             sf.min(sf.struct(able.alias("able"), "entry")).alias("least"),
-            sf.min("stored").alias("stored"),
+            sf.min(sf.size("storing")).alias("stored"),
             sf.max("has_newcomer").alias("has_newcomer"),
             sf.max("is_refused").alias("is_refused"),
             sf.flatten(sf.collect_list("failures")).alias("failures"),
