@@ -120,8 +120,7 @@ def judge_here(folder: Path) -> int:
     events = 0
     for file in find_histories(folder):
         checker = OnlineChecker()
-        for event in History(Path(file.path)).events():
-            checker.feed(event)
+        checker.feed_all(History(Path(file.path)).events())
         checker.finish()
         events += checker.events
     return events

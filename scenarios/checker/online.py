@@ -9,7 +9,7 @@ An event with an unknown essential field is skipped and counted in ``skipped``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from operator import itemgetter
 from types import MappingProxyType
@@ -312,11 +312,11 @@ class OnlineChecker:
         """Take in the next event."""
         self.feed_all((event,))
 
-    def feed_all(self, events: Sequence[Event]) -> None:
+    def feed_all(self, events: Iterable[Event]) -> None:
         """Take in the next events: faster than one by one."""
-        self.events += len(events)
         all_routes = self._routes
         for event in events:
+            self.events += 1
             _, _, _, kind, ledger_id, fields = event
             essential, handlers = all_routes[ledger_id][kind]
             try:

@@ -19,12 +19,12 @@ _REFUSALS: Final = frozenset({codes.CLIENT_CLOSED, codes.ILLEGAL_OPERATION, code
 class _WriteBacks:
     """What one run wrote back, and what it heard of that."""
 
-    __slots__ = ("failed", "is_open", "run", "sent", "stored")
+    __slots__ = ("entries", "failed", "is_open", "run", "stored")
 
     def __init__(self, run: RecoveryRun) -> None:
         self.run = run
-        #: Where each entry was sent.
-        self.sent: dict[int, set[str]] = {}
+        #: Those that it wrote back.
+        self.entries: set[int] = set()
         self.stored: set[tuple[int, str]] = set()
         self.failed: dict[tuple[int, str], int] = {}
         #: Whether it may have ended for another reason.
@@ -76,7 +76,7 @@ class RecoveryGivesUp(Family):
         if fields["recovery"]:
             known = self._runs.get(event.actor)
             if known is not None:
-                known.sent.setdefault(fields["entry"], set()).add(fields["bookie"])
+                known.entries.add(fields["entry"])
                 known.is_open = known.is_open or fields["bookie"] not in known.run.ensemble
 
     def on_answer(self, event: Event) -> None:
@@ -108,12 +108,13 @@ class RecoveryGivesUp(Family):
         stored = self.facts.stored
         if known is None or stored is None or event.fields["code"] != codes.LEDGER_RECOVERY:
             return
-        run, sent = known.run, known.sent
+        run = known.run
         if known.is_open or run.unknown_seq >= 0 or len(set(run.ensemble)) < len(run.ensemble):
             return
         size, quorum = len(run.ensemble), stored.ack_quorum_size
         sets = {
-            entry: [run.ensemble[(entry + i) % size] for i in range(stored.write_quorum_size)] for entry in sorted(sent)
+            entry: [run.ensemble[(entry + i) % size] for i in range(stored.write_quorum_size)]
+            for entry in known.entries
         }
         if all(sum((entry, bookie) in known.stored for bookie in sets[entry]) >= quorum for entry in sets):
             return

@@ -149,8 +149,7 @@ def checked_histories(spark: SparkSession, histories: Histories) -> DataFrame:
 def check_history(name: str, scenario: str | None, seed: int | None, events: Iterator[Event]) -> tuple[Any, ...]:
     """On an executor: the row of a history."""
     checker = OnlineChecker()
-    for event in events:
-        checker.feed(event)
+    checker.feed_all(events)
     violations = [
         (violation.invariant, violation.clause, violation.ledger, violation.witness, list(violation.seqs))
         for violation in checker.finish()

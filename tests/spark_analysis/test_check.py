@@ -198,10 +198,11 @@ def test_the_exit_code_of_a_comparison(
 
 def test_whatever_a_history_holds_the_others_are_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class FailsForThree(OnlineChecker):
-        def feed(self, event: Event) -> None:
-            if event.ledger == 3:
-                raise OverflowError("too much")
-            super().feed(event)
+        def feed_all(self, events: Iterable[Event]) -> None:
+            for event in events:
+                if event.ledger == 3:
+                    raise OverflowError("too much")
+                super().feed_all((event,))
 
     record(tmp_path / "a.bkh", truncating(3))
     record(tmp_path / "b.bkh", bystander())
