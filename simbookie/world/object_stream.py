@@ -77,9 +77,7 @@ def _check_version_2(request: Request) -> None:
 
 def _as_version_2_has_it(response: Response) -> Response:
     if isinstance(response, ReadResponse) and response.max_lac is not None:
-        return ReadResponse(
-            response.status, response.ledger_id, response.entry_id, response.body
-        )  # which is all it has
+        return ReadResponse(response.status, response.ledger_id, response.entry_id, response.body)  # all that it has
     return response
 
 

@@ -62,7 +62,7 @@ class SimulatedTransport(LinkTransport):
 class _ToldLoad(Load):
     """A load that is among the ``changed`` after every change, of the first of which it tells.
 
-    Connections of objects make none but by these two methods, which do what those of the base do: every request passes here.
+    Connections of objects make none but by these two methods.
     """
 
     __slots__ = ("_changed", "_tell")
@@ -75,19 +75,13 @@ class _ToldLoad(Load):
         self._tell = tell
 
     def put_on(self, size: int) -> None:
-        self.requests += 1
-        self.bytes += size
-        assert self.requests > 0 <= size, "a load is never negative"
+        super().put_on(size)
         if not self._changed:
             self._tell()
         self._changed[self] = None
 
     def take_off(self, size: int, requests: int = 1) -> None:
-        self.requests -= requests
-        self.bytes -= size
-        assert (self.requests > 0 and self.bytes >= 0) or self.requests == self.bytes == 0, (
-            "what is outstanding is counted once"
-        )
+        super().take_off(size, requests)
         if not self._changed:
             self._tell()
         self._changed[self] = None
