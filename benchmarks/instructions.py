@@ -37,13 +37,14 @@ from bkclient import BookKeeper, ClientConfig, DigestType
 from bkclient.metadata.base import BookieAddress
 from bkclient.metadata.memory import MemoryMetadataService
 from bkclient.transport.link import NewConnection
-from bkclient.transport.linked import LinkTransport
-from bkclient.transport.tcp import TcpConnector, TcpTransport
+from bkclient.transport.tcp import TcpConnector
 from bkclient.transport.tcp_config import TcpTransportConfig
 from bkclient.wire.bodies import LENGTH_SIZE
 from bkclient.wire.entry import EntryCodec
 from bkclient.wire.framing import frame
 from bkclient.wire.v3_add import varint
+from tests.bkclient.transport import sockets
+from tests.bkclient.transport.sockets import SocketObject, resolve, transport_with
 
 BOOKIES: Final = ("b0", "b1", "b2")
 QUORUMS: Final[dict[str, Any]] = {"ensemble_size": 3, "write_quorum_size": 3, "ack_quorum_size": 2}
@@ -57,33 +58,34 @@ WORK: Final = {"append": "an append", "range": "an entry of a range", "batch": "
 #: The environment variable that chooses a core, and the cores that are there.
 VARIABLE: Final = "BKCLIENT_CORE"
 THERE: Final = ["python"] if find_spec("bkclient._cython.answers") is None else ["python", "cython"]
+#: What stands for bookies, which is not counted.
+_BOOKIES: Final = (__file__, sockets.__file__)
 
 
-class _Socket:
-    """What a connection takes for its transport."""
+class _Socket(SocketObject):
+    """Answers whatever is written."""
 
     def __init__(self, stream: Any, chunk: int, bodies: list[bytes]) -> None:
-        self._stream = stream
+        super().__init__(stream)
         self._chunk = chunk
         self._bodies = bodies
         self._loop = asyncio.get_running_loop()
-        self._is_open = True
         self._sent = 0
 
     def writelines(self, buffers: list[bytes]) -> None:  # noqa: ARG002 - they are forgotten
-        connection = self._stream.connection
+        connection = self.stream.connection
         self._sent = len(connection.adds) + connection.runs.outstanding
         self._loop.call_soon(self._answer)
 
     def _answer(self) -> None:
-        connection = self._stream.connection
+        connection = self.stream.connection
         for chunk in list(_acknowledgements(connection, self._sent, self._chunk)):
-            self._feed(chunk)
+            self.feed(chunk)
         self._sent = 0
         if connection.reads:
-            self._feed(b"".join([self._answer_to(key, read) for key, read in connection.reads.items()]))
+            self.feed(b"".join([self._answer_to(key, read) for key, read in connection.reads.items()]))
         for key, entry in list(connection.outstanding.entries.items()):
-            self._feed(self._batch_for(key, entry[0]))
+            self.feed(self._batch_for(key, entry[0]))
 
     def _answer_to(self, match: bytes, read: tuple[Any, ...]) -> bytes:
         """The good answer to a read that the client waits for."""
@@ -100,35 +102,6 @@ class _Socket:
         first = request.entry_id
         head = struct.pack(">BBHiqq8s", 2, 7, 0, 0, request.ledger_id, first, match[1:])
         return frame(head + b"".join(self._bodies[first : first + request.max_count]))
-
-    def _feed(self, data: bytes) -> None:
-        left = memoryview(data)
-        while left:
-            free = self._stream.get_buffer(-1)
-            size = min(len(free), len(left))
-            free[:size] = left[:size]
-            self._stream.buffer_updated(size)
-            left = left[size:]
-
-    def abort(self) -> None:
-        if self._is_open:
-            self._is_open = False
-            self._loop.call_soon(self._stream.connection_lost, None)
-
-    close = abort
-
-    def is_closing(self) -> bool:
-        return not self._is_open
-
-    def get_write_buffer_size(self) -> int:
-        return 0
-
-    def set_write_buffer_limits(self, *_: int) -> None: ...
-
-    def get_extra_info(self, name: str) -> Any:
-        return self if name == "socket" else None
-
-    def setsockopt(self, *_: int) -> None: ...
 
 
 def _acknowledgements(connection: Any, count: int, most: int) -> Iterator[bytes]:
@@ -147,7 +120,7 @@ def _acknowledgements(connection: Any, count: int, most: int) -> Iterator[bytes]
 
 class _Connector(TcpConnector):
     def __init__(self, config: TcpTransportConfig, chunk: int) -> None:
-        super().__init__(_resolve, config, None)
+        super().__init__(resolve, config, None)
         self._per_chunk = chunk
         #: What every bookie has of the ledger that is read: each body behind its length.
         self.bodies: list[bytes] = []
@@ -155,18 +128,6 @@ class _Connector(TcpConnector):
     async def connect(self, bookie_id: str, protocol_version: int, new: NewConnection) -> None:
         stream = self.new_stream(bookie_id, protocol_version, new)
         stream.connection_made(cast("asyncio.Transport", _Socket(stream, self._per_chunk, self.bodies)))
-
-
-class _Transport(TcpTransport):
-    def __init__(self, config: TcpTransportConfig, chunk: int) -> None:
-        connector = _Connector(config, chunk)
-        LinkTransport.__init__(self, config, connector, rng=random.Random(1))
-        self.txn_ids = connector.txn_ids  # type: ignore[misc]  # in place of those of its own connector
-        self.bodies = connector.bodies
-
-
-async def _resolve(bookie_id: str) -> BookieAddress:
-    return BookieAddress(bookie_id, 1)
 
 
 def instrument(switch: str) -> None:
@@ -186,8 +147,8 @@ class Bytecodes:
 
     def _on_event(self, frame: FrameType, event: str, _: object) -> Any:
         code = frame.f_code
-        if code.co_filename == __file__ or "expire" in code.co_qualname:
-            return None  # what stands for bookies; and what is done when time has passed
+        if code.co_filename in _BOOKIES or "expire" in code.co_qualname:
+            return None  # and what is done when time has passed
         frame.f_trace_lines, frame.f_trace_opcodes = False, True
         self.count += event == "opcode"
         return self._on_event
@@ -201,7 +162,9 @@ async def work(count: Callable[[str], None], what: str, protocol: int, size: int
         writing={"explicit_lac_interval_s": 0.0},
         timeouts={"add_s": 600.0},
     )
-    transport = _Transport(TcpTransportConfig.of_client(config), chunk)
+    transport_config = TcpTransportConfig.of_client(config)
+    connector = _Connector(transport_config, chunk)
+    transport = transport_with(transport_config, connector)
     rng = random.Random(2)
     payload = bytes(size)
     async with MemoryMetadataService().session(rng=rng) as store:
@@ -211,7 +174,7 @@ async def work(count: Callable[[str], None], what: str, protocol: int, size: int
             if what == "append":
                 await _append(client, count, payload, ledgers)
             else:
-                await _read(client, transport, count, payload, what)
+                await _read(client, connector.bodies, count, payload, what)
 
 
 async def _append(client: BookKeeper, count: Callable[[str], None], payload: bytes, ledgers: int) -> None:
@@ -231,7 +194,7 @@ async def _append(client: BookKeeper, count: Callable[[str], None], payload: byt
 
 
 async def _read(
-    client: BookKeeper, transport: _Transport, count: Callable[[str], None], payload: bytes, what: str
+    client: BookKeeper, bodies: list[bytes], count: Callable[[str], None], payload: bytes, what: str
 ) -> None:
     async with await client.create_ledger(**QUORUMS) as writer:
         size = len(payload)
@@ -239,7 +202,7 @@ async def _read(
         for entry_id in range(WARM + COUNTED):
             await writer.submit(payload)
             header = codec.encode_header(entry_id, entry_id - 1, (entry_id + 1) * size, payload)
-            transport.bodies.append(struct.pack(">i", len(header) + size) + header + payload)
+            bodies.append(struct.pack(">i", len(header) + size) + header + payload)
     async with await client.open_ledger(writer.ledger_id) as reader:
         if what == "batch":
             for first in range(0, WARM + COUNTED, PIECE):

@@ -1,4 +1,7 @@
-"""Sockets that are objects: what is written to them is kept, and answers come when, and as, a test says."""
+"""Sockets that are objects: what is written to them is kept, and answers come when, and as, a test says.
+
+What counts the client's instructions uses them, too (:mod:`benchmarks.instructions`).
+"""
 
 from __future__ import annotations
 
@@ -16,16 +19,56 @@ from bkclient.wire.messages import AddRequest, AddResponse, Status
 from bkclient.wire.server_connection import ServerConnection
 
 
-class Socket:
+class SocketObject:
     """What a stream takes for its transport."""
 
-    def __init__(self, stream: Any, bookie_id: str) -> None:
+    def __init__(self, stream: Any) -> None:
         self.stream = stream
+        self.is_open = True
+
+    def writelines(self, buffers: list[bytes]) -> None:
+        raise NotImplementedError
+
+    def feed(self, data: bytes) -> None:
+        """Have the stream receive these bytes."""
+        left = memoryview(data)
+        while left and self.is_open:
+            free = self.stream.get_buffer(-1)
+            size = min(len(free), len(left))
+            free[:size] = left[:size]
+            self.stream.buffer_updated(size)
+            left = left[size:]
+
+    def close(self) -> None:
+        if self.is_open:
+            self.is_open = False
+            asyncio.get_running_loop().call_soon(self.stream.connection_lost, None)
+
+    abort = close
+
+    def is_closing(self) -> bool:
+        return not self.is_open
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def set_write_buffer_limits(self, *_: int) -> None: ...
+
+    def get_extra_info(self, name: str) -> Any:
+        return self if name == "socket" else None
+
+    def setsockopt(self, *_: int) -> None: ...
+
+
+class Socket(SocketObject):
+    """Keeps what is written, and answers adds when a test says so."""
+
+    def __init__(self, stream: Any, bookie_id: str) -> None:
+        super().__init__(stream)
         self.bookie_id = bookie_id
         self.written: list[bytes] = []
         self.wire = ServerConnection()
         self.unanswered: list[ReceivedRequest] = []
-        self.is_open = True
 
     def writelines(self, buffers: list[bytes]) -> None:
         data = b"".join(buffers)
@@ -50,34 +93,6 @@ class Socket:
         assert isinstance(request, AddRequest)
         return self.wire.encode_response(received, AddResponse(status, request.ledger_id, request.entry_id))
 
-    def feed(self, data: bytes) -> None:
-        while data and self.is_open:
-            free = self.stream.get_buffer(-1)
-            size = min(len(free), len(data))
-            free[:size] = data[:size]
-            self.stream.buffer_updated(size)
-            data = data[size:]
-
-    def close(self) -> None:
-        if self.is_open:
-            self.is_open = False
-            asyncio.get_running_loop().call_soon(self.stream.connection_lost, None)
-
-    abort = close
-
-    def is_closing(self) -> bool:
-        return not self.is_open
-
-    def get_write_buffer_size(self) -> int:
-        return 0
-
-    def set_write_buffer_limits(self, *_: int) -> None: ...
-
-    def get_extra_info(self, name: str) -> Any:
-        return self if name == "socket" else None
-
-    def setsockopt(self, *_: int) -> None: ...
-
 
 class Connector(TcpConnector):
     """Connects to objects."""
@@ -95,14 +110,20 @@ class Connector(TcpConnector):
         stream.connection_made(cast("asyncio.Transport", socket))
 
 
-def transport_over(config: TcpTransportConfig) -> tuple[TcpTransport, Connector]:
-    """A transport whose connections have such sockets, and what makes these."""
+async def resolve(bookie_id: str) -> BookieAddress:
+    """An address for each bookie, which nobody connects to."""
+    return BookieAddress(bookie_id, 1)
 
-    async def resolve(bookie_id: str) -> BookieAddress:
-        return BookieAddress(bookie_id, 1)
 
-    connector = Connector(resolve, config)
+def transport_with(config: TcpTransportConfig, connector: TcpConnector) -> TcpTransport:
+    """A transport that connects by this connector."""
     transport = TcpTransport(resolve, config, rng=random.Random(1))
     LinkTransport.__init__(transport, config, connector, rng=random.Random(1))
     transport.txn_ids = connector.txn_ids  # type: ignore[misc]  # those of its own connector
-    return transport, connector
+    return transport
+
+
+def transport_over(config: TcpTransportConfig) -> tuple[TcpTransport, Connector]:
+    """A transport whose connections have such sockets, and what makes these."""
+    connector = Connector(resolve, config)
+    return transport_with(config, connector), connector
