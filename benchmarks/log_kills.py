@@ -39,7 +39,7 @@ _PROGRESS: Final = 20
 """Acknowledgements between two kills."""
 _PATIENCE_S: Final = 60.0
 _SESSION_S: Final = 1.0
-_SIM: Final = "from simbookie.console import main; main()"
+_SIM: Final = "from simbookie.cli import main; main()"
 
 
 @dataclass

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from scenarios.history import Kind
-from scenarios.recording import Recorder
+from scenarios.recording.recorders import Recorder
 from simbookie.world.hosts import Host, World
 
 __all__ = ["HostedProcess"]

@@ -10,8 +10,8 @@ import anyio
 from bkclient.errors import BookKeeperError
 from bkclient.log import Logs, PublishSettings
 from scenarios.liveness import StuckError
-from scenarios.recording_client import RecordedClient, each_entry
-from scenarios.recording_log import RecordedLogs, partition_of
+from scenarios.recording.client import RecordedClient, each_entry
+from scenarios.recording.log import RecordedLogs, partition_of
 
 __all__ = ["names_of_parts", "read_ledger_back", "read_log_back"]
 

@@ -20,7 +20,7 @@ from scenarios.plan import Plan, print_plan
 from scenarios.plan.named import plan_named
 from scenarios.plan.schedule import PlanSchedule, late_turns, strand_lines
 from scenarios.playing import scenario_of
-from scenarios.recording import Recorder
+from scenarios.recording.recorders import Recorder
 from scenarios.stage import Stage
 from simbookie.collector_off import collector_off
 from simbookie.world.hosts import World

@@ -32,10 +32,10 @@ from scenarios.hosted import HostedProcess
 from scenarios.plan.schedule import PlanSchedule
 from scenarios.plan.words import flag_word
 from scenarios.reading_back import read_ledger_back, read_log_back
-from scenarios.recording import BookieRecorder, ClientLog, Recorder, RecoveryRecorder
-from scenarios.recording_client import RecordedClient
-from scenarios.recording_store import AppliedStore, recorded_store
-from scenarios.recording_transport import RecordingTransport
+from scenarios.recording.client import RecordedClient
+from scenarios.recording.recorders import BookieRecorder, ClientLog, Recorder, RecoveryRecorder
+from scenarios.recording.store import AppliedStore, recorded_store
+from scenarios.recording.transport import RecordingTransport
 from scenarios.slots import PATIENCE_S, HeldCall, LedgerSlot
 from scenarios.stage_cookies import StageCookies
 from simbookie.config import BookieConfig

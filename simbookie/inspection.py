@@ -11,7 +11,7 @@ from typing import Annotated, Final
 
 import typer
 
-from simbookie.cli_options import EXIT_FAILURE, errors_end_the_program
+from simbookie.cli.options import EXIT_FAILURE, errors_end_the_program
 from simbookie.storage.base import StorageError
 
 __all__ = ["ENTRY_HEAD", "InspectedFile", "Payload", "inspected"]

@@ -117,8 +117,8 @@ def test_an_interrupt_that_is_ignored_stays_ignored() -> None:
 
 
 def first_module(script: str) -> str:
-    return {"bk": "bkclient.cli.app", "bk-sim": "simbookie.cli", "bk-chaos": "scenarios.cli"}.get(
-        script, "spark_analysis.cli"
+    return {"bk": "bkclient.cli.app", "bk-sim": "simbookie.cli.app", "bk-chaos": "scenarios.cli.app"}.get(
+        script, "spark_analysis.cli.app"
     )
 
 

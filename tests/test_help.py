@@ -15,9 +15,9 @@ from bkclient.cli.late import LateCommand
 
 PROGRAMS = {
     "bk": "bkclient.cli.app",
-    "bk-sim": "simbookie.cli",
-    "bk-chaos": "scenarios.cli",
-    "bk-verify": "spark_analysis.cli",
+    "bk-sim": "simbookie.cli.app",
+    "bk-chaos": "scenarios.cli.app",
+    "bk-verify": "spark_analysis.cli.app",
 }
 #: What ``bk-verify`` prints is a record of its job.
 RECORDS = {

@@ -16,9 +16,9 @@ from tests.test_tidy import ROOT
 
 APPLICATIONS = {
     "bk": "bkclient.cli.app",
-    "bk-sim": "simbookie.cli",
-    "bk-chaos": "scenarios.cli",
-    "bk-verify": "spark_analysis.cli",
+    "bk-sim": "simbookie.cli.app",
+    "bk-chaos": "scenarios.cli.app",
+    "bk-verify": "spark_analysis.cli.app",
 }
 _LINE = re.compile(r"^(?:    |\$ )(?:.*\| )?((?:bk|bk-sim|bk-chaos|bk-verify) [^|#\n]*)", re.MULTILINE)
 _INLINE = re.compile(r"`((?:bk|bk-sim|bk-chaos|bk-verify) [^`\n|]+)`")

@@ -44,14 +44,14 @@ def loaded_by(statement: str, *arguments: str) -> set[str]:
 
 
 def started(script: str, *arguments: str) -> set[str]:
-    module = {"bk": "bkclient.cli", "bk-sim": "simbookie.console", "bk-chaos": "scenarios.console"}.get(
-        script, "spark_analysis.console"
+    module = {"bk": "bkclient.cli", "bk-sim": "simbookie.cli", "bk-chaos": "scenarios.cli"}.get(
+        script, "spark_analysis.cli"
     )
     return loaded_by(f"import {module} as script; script.main()", script, *arguments)
 
 
 def test_a_bookie_does_not_load_the_client_that_repairs_ledgers() -> None:
-    loaded = loaded_by("import simbookie.cli_bookie")
+    loaded = loaded_by("import simbookie.cli.bookie")
     assert "simbookie.garbage" in loaded
     assert "bkclient._client.client" not in loaded
 

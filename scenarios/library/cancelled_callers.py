@@ -22,7 +22,7 @@ from scenarios.conditions import draw_varied_conditions
 from scenarios.library.parts import is_add, pick_confirmers
 from scenarios.liveness import ADD_RESOLVES, StuckError
 from scenarios.model import Scenario
-from scenarios.recording_client import each_entry
+from scenarios.recording.client import each_entry
 from scenarios.stage import LedgerSlot, Stage
 
 __all__ = ["CANCELLED_CALLERS"]

@@ -12,7 +12,7 @@ import anyio
 from bkclient import BookKeeper
 from bkclient.errors import BookKeeperError
 from scenarios.model import Scenario
-from scenarios.recording_client import each_entry
+from scenarios.recording.client import each_entry
 from scenarios.stage import Stage
 
 __all__ = ["DEAD_WRITER"]

@@ -12,7 +12,7 @@ import anyio
 from bkclient import BookKeeper, LedgerReader
 from bkclient.errors import BookKeeperError
 from bkclient.wire.messages import LAST_ENTRY, AddRequest, ReadRequest, Request
-from scenarios.recording_client import each_entry
+from scenarios.recording.client import each_entry
 from scenarios.stage import LedgerSlot, Program, Stage
 
 __all__ = [

@@ -14,7 +14,7 @@ from scenarios.plan.model import Step
 from scenarios.plan.words import member_of, print_fields
 from scenarios.playing.ledgers import PlayedLedgers
 from scenarios.playing.matching import traffic_match
-from scenarios.recording import Recorder
+from scenarios.recording.recorders import Recorder
 from simbookie.world.faults import Action, Delay, Duplicate, Fate, Interception
 
 __all__ = ["Acts", "ClientLife", "Undo", "directions", "directions_across", "message_acts", "undone"]

@@ -36,8 +36,8 @@ from scenarios.playing.acts import Acts, ClientLife
 from scenarios.playing.ledgers import PlayedLedgers
 from scenarios.playing.programs import PlayedProgram
 from scenarios.playing.world_acts import WorldActs
-from scenarios.recording import Recorder
-from scenarios.recording_client import RecordedClient
+from scenarios.recording.client import RecordedClient
+from scenarios.recording.recorders import Recorder
 from scenarios.stage import Stage
 
 __all__ = ["PlayedPlan", "UnmetError", "scenario_of"]

@@ -18,8 +18,8 @@ from scenarios.plan.base_operations import ClientOperation
 from scenarios.playing.ledgers import PlayedLedgers
 from scenarios.playing.outcomes import MissingError, all_ended
 from scenarios.reading_back import names_of_parts
-from scenarios.recording_client import RecordedClient
-from scenarios.recording_log import RecordedLogs
+from scenarios.recording.client import RecordedClient
+from scenarios.recording.log import RecordedLogs
 
 __all__ = ["PlayedLogs"]
 

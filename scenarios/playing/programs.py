@@ -22,7 +22,7 @@ from scenarios.plan.triggers import Trigger
 from scenarios.playing.ledgers import PlayedLedgers
 from scenarios.playing.log_programs import PlayedLogs
 from scenarios.playing.outcomes import MissingError, all_ended
-from scenarios.recording_client import RecordedClient
+from scenarios.recording.client import RecordedClient
 
 __all__ = ["PlayedProgram"]
 

@@ -14,7 +14,7 @@ from scenarios.plan import faults
 from scenarios.playing.acts import Acts, ClientLife, Undo, directions, directions_across, message_acts, undone
 from scenarios.playing.ledgers import PlayedLedgers
 from scenarios.playing.matching import metadata_action, metadata_match, traffic_match
-from scenarios.recording import BookieRecorder
+from scenarios.recording.recorders import BookieRecorder
 from scenarios.stage import Stage
 from scenarios.stage_cookies import StageCookies
 from simbookie.garbage import GarbageCollector

@@ -17,7 +17,7 @@ from typing import Any
 from bkclient.ledger import DigestType
 from scenarios.history import History, HistoryWriter, Kind
 from scenarios.processes.channel import Channel, clock_since
-from scenarios.recording import BookieRecorder, Recorder
+from scenarios.recording.recorders import BookieRecorder, Recorder
 from simbookie.bookie import Bookie
 from simbookie.server import BookieServer
 from simbookie.serving import BookieOptions, Watching, serve_bookie

@@ -13,7 +13,7 @@ from scenarios.liveness import StuckError
 from scenarios.plan import operations as ops
 from scenarios.plan.model import Program
 from scenarios.processes.child import Child
-from scenarios.recording import Recorder
+from scenarios.recording.recorders import Recorder
 
 __all__ = ["ClientChild", "ProgramReport"]
 

@@ -13,9 +13,9 @@ from bkclient.ledger import LedgerMetadata, Versioned
 from bkclient.metadata.codec import decode_ledger_metadata
 from bkclient.metadata.paths import parse_ledger_path
 from scenarios.history import Kind
-from scenarios.recording import Recorder, metadata_fields
-from scenarios.recording_store import record_cas
-from scenarios.recording_tree import LogChanges, log_of
+from scenarios.recording.recorders import Recorder, metadata_fields
+from scenarios.recording.store import record_cas
+from scenarios.recording.tree import LogChanges, log_of
 from simbookie.zookeeper.codes import ErrorCode, OpCode
 from simbookie.zookeeper.messages import Create, Delete, PathRequest, Request, SetData
 from simbookie.zookeeper.service import Client, ZooKeeperService

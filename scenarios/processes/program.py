@@ -32,9 +32,9 @@ from scenarios.playing.programs import PlayedProgram
 from scenarios.processes.channel import Channel, clock_since
 from scenarios.processes.store import ProcessStore
 from scenarios.reading_back import read_ledger_back, read_log_back
-from scenarios.recording import ClientLog, Recorder, RecoveryRecorder
-from scenarios.recording_client import RecordedClient
-from scenarios.recording_transport import RecordingTransport
+from scenarios.recording.client import RecordedClient
+from scenarios.recording.recorders import ClientLog, Recorder, RecoveryRecorder
+from scenarios.recording.transport import RecordingTransport
 from simbookie.world.rng import split
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from scenarios.processes.our_bookie import OurBookies
 from scenarios.processes.served import BookieMaker
 from scenarios.processes.stage import ProcessPlan, ProcessStage
 from scenarios.processes.suitable import check_suitable
-from scenarios.recording import Recorder
+from scenarios.recording.recorders import Recorder
 
 __all__ = ["run_plan_with_processes"]
 

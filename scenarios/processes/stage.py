@@ -31,7 +31,7 @@ from scenarios.processes.merging import Part
 from scenarios.processes.metadata_log import MetadataLog
 from scenarios.processes.picking import FrameFaults
 from scenarios.processes.served import BookieMaker, BookieWishes, ServedBookie
-from scenarios.recording import Recorder
+from scenarios.recording.recorders import Recorder
 from simbookie.world.faults import Action, Interceptions
 from simbookie.world.metadata_service import METADATA_HOST
 from simbookie.world.rng import split

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from bkclient.ledger import BookieId, LedgerMetadata, Versioned
 from bkclient.metadata.base import BookieAddress, MetadataStore
-from scenarios.recording import Recorder
-from scenarios.recording_store import LearnedStore
+from scenarios.recording.recorders import Recorder
+from scenarios.recording.store import LearnedStore
 
 __all__ = ["ProcessStore"]
 

@@ -12,8 +12,8 @@ from bkclient import ClientConfig
 from bkclient.backends import register_backend
 from bkclient.errors import ArgumentError
 from bkclient.observability.recovery_observer import RecoveryObserver
-from scenarios.recording import ClientLog
-from scenarios.recording_client import RecordedClient
+from scenarios.recording.client import RecordedClient
+from scenarios.recording.recorders import ClientLog
 from simbookie.world.hosts import Host
 from simbookie.world.process import current_process
 

@@ -24,8 +24,8 @@ from scenarios.plan.model import Step
 from scenarios.plan.triggers import At
 from scenarios.playing.ledgers import PlayedLedgers
 from scenarios.playing.world_acts import WorldActs
-from scenarios.recording import Recorder
-from scenarios.recording_log import recorded_logs
+from scenarios.recording.log import recorded_logs
+from scenarios.recording.recorders import Recorder
 from scenarios.stage import Stage
 from scenarios.testing.backend import TEST_HOST, URI, SimulatedBackend
 from scenarios.testing.entropy import Audit

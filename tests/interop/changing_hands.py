@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from typer.testing import CliRunner
 
-from simbookie.cli import app
+from simbookie.cli.app import app
 from simbookie.processes import BookieProcess
 from tests.interop.builds import Build
 from tests.interop.real_bookie import RealCluster

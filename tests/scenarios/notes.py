@@ -8,7 +8,7 @@ from bkclient import DigestType, LedgerMetadata
 from bkclient.ledger import Fragment
 from bkclient.wire.entry import EntryCodec
 from scenarios.history import Event, HistoryWriter
-from scenarios.recording import Recorder
+from scenarios.recording.recorders import Recorder
 
 __all__ = ["CODEC", "LEDGER", "METADATA", "Notes"]
 

@@ -12,7 +12,7 @@ from typing import Any
 from scenarios.conditions import Conditions, draw_conditions
 from scenarios.history import Event, HistoryWriter, Kind, read_history
 from scenarios.model import RunResult
-from scenarios.recording import Recorder
+from scenarios.recording.recorders import Recorder
 from scenarios.runner import run_scenario
 from scenarios.stage import Stage
 from simbookie.world.hosts import World

@@ -16,11 +16,11 @@ import pytest
 import typer.main
 from typer.testing import CliRunner, Result
 
-import scenarios.cli_determinism
-import scenarios.cli_runs
-import scenarios.cli_sweeps
+import scenarios.cli.determinism
+import scenarios.cli.runs
+import scenarios.cli.sweeps
 import scenarios.units
-from scenarios.cli import app
+from scenarios.cli.app import app
 from scenarios.determinism import DeterminismResult, Difference, Divergence
 from scenarios.history import Event, HistoryWriter, Kind
 from scenarios.library import SCENARIOS
@@ -197,7 +197,7 @@ def test_a_run_is_shown_as_a_timeline_without_leaving_a_history() -> None:
 
 def test_a_run_without_verdict_has_its_own_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
     undecided = result_of("calm-writes", 0, verdict="unknown", problem="LimitError: too many steps")
-    monkeypatch.setattr(scenarios.cli_runs, "run_scenario", lambda *_args, **_options: undecided)
+    monkeypatch.setattr(scenarios.cli.runs, "run_scenario", lambda *_args, **_options: undecided)
     result = bk_chaos("run", "calm-writes")
     assert result.exit_code == 3
     assert "no verdict: LimitError: too many steps" in result.stdout
@@ -375,7 +375,7 @@ def test_a_sweep_for_marks_plays_the_whole_library(monkeypatch: pytest.MonkeyPat
         asked.extend(names)
         return SweepResult(len(seeds), tuple(names), met=Counter(SITUATIONS.keys()))
 
-    monkeypatch.setattr(scenarios.cli_sweeps, "sweep", swept)
+    monkeypatch.setattr(scenarios.cli.sweeps, "sweep", swept)
     assert bk_chaos("sweep", "--marks").exit_code == 0
     assert asked == [*SCENARIOS, *plan_names()]
 
@@ -398,7 +398,7 @@ def test_what_sweeps_without_a_first_seed_has_other_seeds_each_day(monkeypatch: 
         asked.append(seeds[0])
         return SweepResult(len(seeds), tuple(names), first_seed=seeds[0])
 
-    monkeypatch.setattr(scenarios.cli_sweeps, "sweep", swept)
+    monkeypatch.setattr(scenarios.cli.sweeps, "sweep", swept)
     text = bk_chaos("sweep").stdout
     assert asked[-1] - today in {0, 1_000_000}  # it may be midnight
     assert f"seeds from {asked[-1]} on, which are those of today" in text
@@ -454,7 +454,7 @@ def test_an_interrupted_sweep_prints_what_it_found(monkeypatch: pytest.MonkeyPat
         result.failing.append(Failing("dead-writer", 3, "AcksInOrder"))
         raise SweepInterruptedError(result)
 
-    monkeypatch.setattr(scenarios.cli_sweeps, "sweep", swept)
+    monkeypatch.setattr(scenarios.cli.sweeps, "sweep", swept)
     result = bk_chaos("sweep", "--seeds", 100)
     assert result.exit_code == 130
     assert result.stdout.startswith("interrupted\n8 runs of 100 seeds")
@@ -464,9 +464,9 @@ def test_an_interrupted_sweep_prints_what_it_found(monkeypatch: pytest.MonkeyPat
 
 def test_a_progress_bar_tells_thepace() -> None:
     result = SweepResult(10, ("calm-writes",), runs=30, wall_seconds=2.0, simulated_seconds=3 * 3600 + 17 * 60 + 5)
-    assert scenarios.cli_sweeps.pace(result) == "15 seeds/s, 3 h 17 min simulated"
+    assert scenarios.cli.sweeps.pace(result) == "15 seeds/s, 3 h 17 min simulated"
     result.simulated_seconds = 61.5
-    assert scenarios.cli_sweeps.pace(result) == "15 seeds/s, 1 min 1 s simulated"
+    assert scenarios.cli.sweeps.pace(result) == "15 seeds/s, 1 min 1 s simulated"
 
 
 # mutants -----------------------------------------------------------------------------------------------------------
@@ -536,7 +536,7 @@ def test_a_mutant_that_is_not_caught_has_nothing_to_shrink(tmp_path: Path) -> No
 def test_a_defect_that_no_run_shows_is_looked_for_in_its_world(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs show all there are, so one is said not to be shown."""
     in_runs_too = {name: mutant for name, mutant in RUN_MUTANTS.items() if name != "fault-domains-ignored"}
-    monkeypatch.setattr("scenarios.cli_mutants.RUN_MUTANTS", in_runs_too)
+    monkeypatch.setattr("scenarios.cli.mutants.RUN_MUTANTS", in_runs_too)
     monkeypatch.setattr("scenarios.mutants.RUN_MUTANTS", in_runs_too)
     options = ("--mutant", "fault-domains-ignored", "--mutant", MUTANT, "--seeds", 60, "--processes", 1)
     shown = as_json("mutants", *options)["mutants"]
@@ -568,7 +568,7 @@ def test_runs_that_differ_are_a_finding_with_their_first_event(monkeypatch: pyte
     event = Event(4, 9, "b0", Kind.BK_LAC, 1, {"lac": 2})
     found = Divergence("calm-writes", 0, "another process", Difference(4, event, None))
     result = DeterminismResult(1, 3, (found,))
-    monkeypatch.setattr(scenarios.cli_determinism, "check_determinism", lambda *_args, **_options: result)
+    monkeypatch.setattr(scenarios.cli.determinism, "check_determinism", lambda *_args, **_options: result)
     shown = as_json("determinism", code=1)
     assert shown["diverged"][0]["difference"]["one"]["kind"] == "BK_LAC"
     text = bk_chaos("determinism").stdout
@@ -579,7 +579,7 @@ def test_runs_that_differ_are_a_finding_with_their_first_event(monkeypatch: pyte
 
 def test_violations_are_printed_for_people(monkeypatch: pytest.MonkeyPatch) -> None:
     violated = result_of("calm-writes", 0, verdict="violated", violations=(Violation("A3", 4, "seen"),))
-    monkeypatch.setattr(scenarios.cli_runs, "run_scenario", lambda *_args, **_options: violated)
+    monkeypatch.setattr(scenarios.cli.runs, "run_scenario", lambda *_args, **_options: violated)
     result = bk_chaos("run", "calm-writes")
     assert result.exit_code == 1
     assert "AcksInOrder (A3), ledger 4: seen" in result.stdout

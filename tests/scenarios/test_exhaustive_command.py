@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from scenarios.cli import app
+from scenarios.cli.app import app
 from scenarios.exhausting import SearchLimits
 from scenarios.exhaustive.configuration import CONFIGURATIONS
 from scenarios.exhaustive.conversations import Conversations

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from scenarios.cli import app
+from scenarios.cli.app import app
 from scenarios.exploration import Bounds, explore_world
 from scenarios.machines.broken import BrokenAssertion, BrokenClause
 from scenarios.machines.explore import EVERY_ORDER, explore

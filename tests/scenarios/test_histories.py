@@ -20,9 +20,9 @@ from bkclient.transport.base import BookieTransport
 from scenarios.conditions import Conditions, draw_conditions
 from scenarios.history import HistoryWriter, Kind
 from scenarios.library import SCENARIOS
-from scenarios.recording import BookieRecorder, Recorder, RecoveryRecorder
-from scenarios.recording_store import recorded_store
-from scenarios.recording_transport import RecordingTransport
+from scenarios.recording.recorders import BookieRecorder, Recorder, RecoveryRecorder
+from scenarios.recording.store import recorded_store
+from scenarios.recording.transport import RecordingTransport
 from simbookie.storage.base import CrashMode
 from simbookie.storage.memory import MemoryStorage, RecordLog
 from simbookie.world.bookie_host import BookieHost

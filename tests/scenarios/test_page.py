@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 import scenarios.page.content
-from scenarios.cli import app
+from scenarios.cli.app import app
 from scenarios.history import Event, Kind, read_history
 from scenarios.model import Violation
 from scenarios.page import PageError, content_of, render_page

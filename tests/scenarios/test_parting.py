@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from scenarios.cli import app
+from scenarios.cli.app import app
 from scenarios.history import Event, HistoryError, HistoryWriter
 from scenarios.parting import where_they_part
 from scenarios.plan.library import library_plan

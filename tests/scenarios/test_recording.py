@@ -36,9 +36,9 @@ from bkclient.wire.messages import (
 )
 from scenarios.conditions import draw_conditions
 from scenarios.history import Event, Kind
-from scenarios.recording import BookieRecorder, ClientLog, RecoveryRecorder, fingerprint
-from scenarios.recording_client import RecordedClient, each_entry
-from scenarios.recording_transport import RecordingTransport
+from scenarios.recording.client import RecordedClient, each_entry
+from scenarios.recording.recorders import BookieRecorder, ClientLog, RecoveryRecorder, fingerprint
+from scenarios.recording.transport import RecordingTransport
 from scenarios.stage import Stage
 from simbookie.world.links import NetworkConfig
 from simbookie.world.metadata_service import MetadataConfig

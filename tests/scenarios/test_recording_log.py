@@ -12,9 +12,9 @@ from bkclient.errors import NotEnoughBookies
 from bkclient.log import ConsumerMode, LogDeposed, LogSettings, MessageId, PublishSettings
 from scenarios.checker import OnlineChecker
 from scenarios.history import Event, Kind
-from scenarios.recording import fingerprint
-from scenarios.recording_client import RecordedClient
-from scenarios.recording_log import RecordedLogs
+from scenarios.recording.client import RecordedClient
+from scenarios.recording.log import RecordedLogs
+from scenarios.recording.recorders import fingerprint
 from scenarios.stage import Stage
 from tests.scenarios.played import perform
 from tests.scenarios.test_stage import fair

@@ -15,8 +15,8 @@ from bkclient.wire.messages import LAST_ENTRY, AddRequest, AddTemplate, ForceLed
 from scenarios.history import Event, Kind, read_history
 from scenarios.model import TransportKind
 from scenarios.page.messages import messages_of
-from scenarios.recording_messages import RequestNumbers, operation_of
-from scenarios.recording_transport import RecordingTransport
+from scenarios.recording.messages import RequestNumbers, operation_of
+from scenarios.recording.transport import RecordingTransport
 from scenarios.runner import run_scenario
 from simbookie.bookie import Bookie
 from simbookie.observed import ObservedBookie

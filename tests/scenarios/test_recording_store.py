@@ -15,8 +15,8 @@ from bkclient.errors import BookKeeperError, MetadataOutcomeUnknown, MetadataVer
 from bkclient.ledger import Fragment, LedgerState, Versioned
 from bkclient.metadata.base import BookieAddress, BookieSets
 from bkclient.metadata.memory import MemoryMetadataService, MemoryMetadataStore
-from scenarios.recording import metadata_fields
-from scenarios.recording_store import AppliedStore, LearnedStore
+from scenarios.recording.recorders import metadata_fields
+from scenarios.recording.store import AppliedStore, LearnedStore
 from tests.scenarios.notes import LEDGER, METADATA, Notes
 
 

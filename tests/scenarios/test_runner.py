@@ -20,7 +20,7 @@ from scenarios.history import FIELDS, KINDS, HistoryError, Kind, read_history
 from scenarios.library import SCENARIOS
 from scenarios.liveness import EVENTUALLY_CLOSED
 from scenarios.model import Scenario, TransportKind
-from scenarios.recording_client import RecordedClient
+from scenarios.recording.client import RecordedClient
 from scenarios.runner import run_scenario
 from scenarios.stage import Stage
 from simbookie.world.loop import LoopLimits

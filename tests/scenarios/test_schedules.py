@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from scenarios.cli import app
+from scenarios.cli.app import app
 from scenarios.history import History
 from scenarios.model import RunResult, TransportKind
 from scenarios.plan import Plan, PlanError, parse_plan, print_plan

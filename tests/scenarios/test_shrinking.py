@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
-from scenarios.cli import app
+from scenarios.cli.app import app
 from scenarios.history import History
 from scenarios.model import TransportKind
 from scenarios.mutants import RUN_MUTANTS
@@ -316,7 +316,7 @@ def test_the_command_leaves_a_plan_beside_the_file_that_fails_the_same_way(
         asked.extend((*arguments, more["mutant"], more["clause"], more["bounds"]))
         return shrunk
 
-    monkeypatch.setattr("scenarios.cli_shrink.shrink", known)
+    monkeypatch.setattr("scenarios.cli.shrink.shrink", known)
     file = tmp_path / "busy.scn"
     file.write_text(BUSY)
     result = bk_chaos("shrink", file, "--seed", 5, "--mutant", MUTANT, "--clause", "A1", "--runs", 7)
@@ -349,7 +349,7 @@ def test_a_history_brings_its_seed_defect_and_transport(tmp_path: Path) -> None:
 
 def test_an_interrupted_command_keeps_the_best_so_far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stopped = replace(shrink(parse_plan(BUSY), 5, mutant=MUTANT, bounds=ShrinkBounds(runs=1)), stopped="interrupt")
-    monkeypatch.setattr("scenarios.cli_shrink.shrink", lambda *_, **__: stopped)
+    monkeypatch.setattr("scenarios.cli.shrink.shrink", lambda *_, **__: stopped)
     file = tmp_path / "busy.scn"
     file.write_text(BUSY)
     result = bk_chaos("shrink", file, "--mutant", MUTANT)
@@ -382,7 +382,7 @@ def test_what_machines_show_of_a_defect_is_written_down_in_words(
 ) -> None:
     """Runs show all defects there are, so one is said not to be shown."""
     in_runs_too = {name: mutant for name, mutant in RUN_MUTANTS.items() if name != "fault-domains-ignored"}
-    monkeypatch.setattr("scenarios.cli_mutants.RUN_MUTANTS", in_runs_too)
+    monkeypatch.setattr("scenarios.cli.mutants.RUN_MUTANTS", in_runs_too)
     folder = tmp_path / "defects"
     arguments = ("mutants", "--mutant", "fault-domains-ignored", "--seeds", 1, "--processes", 1)
     shown = bk_chaos(*arguments, "--shrink", folder)

@@ -14,7 +14,7 @@ from scenarios import reading_back
 from scenarios.conditions import Conditions, draw_conditions
 from scenarios.history import Event, Kind
 from scenarios.liveness import StuckError
-from scenarios.recording_client import RecordedClient, each_entry
+from scenarios.recording.client import RecordedClient, each_entry
 from scenarios.stage import LedgerSlot, Stage
 from simbookie.storage.base import CrashMode
 from simbookie.world.links import NetworkConfig

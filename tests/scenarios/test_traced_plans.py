@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bkclient.protocol.adds import NewEntry
-from scenarios import cli_exhaustive
+from scenarios.cli import exhaustive as cli_exhaustive
 from scenarios.exhausting import Settings, exhaust
 from scenarios.exhaustive.automata import Ask
 from scenarios.exhaustive.configuration import CONFIGURATIONS, SmallCluster

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from bkclient.wire.connection import ClientConnection
 from bkclient.wire.messages import AddRequest, ReadRequest, Request, Status
-from simbookie.cli import app
+from simbookie.cli.app import app
 from simbookie.processes import BookieProcess, BookieStartError
 from simbookie.storage.base import StorageError, StorageIOError
 from simbookie.storage.conf import StorageConf

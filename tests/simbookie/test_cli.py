@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 from bkclient import ClientConfig, PlacementSettings, TlsSettings, connect
 from bkclient.errors import UnauthorizedAccess
 from bkclient.security.auth import SharedSecret
-from simbookie.cli import app
+from simbookie.cli.app import app
 from tests.ports import free_port
 from tests.tls import MUTUAL, pem
 
@@ -144,7 +144,7 @@ def test_a_cluster_hands_its_options_on_to_its_bookies(monkeypatch: pytest.Monke
     async def run_cluster(*arguments: Any, shows: bool, as_json: bool) -> None:
         given.extend(arguments)
 
-    monkeypatch.setattr("simbookie.cli_cluster._run_cluster", run_cluster)
+    monkeypatch.setattr("simbookie.cli.cluster._run_cluster", run_cluster)
     flag = options("cluster")[name].opts[0]
     default = options("cluster")[name].default
     value = 7 if default is None else default + 1
@@ -158,7 +158,7 @@ def test_a_cluster_hands_its_options_on_to_its_bookies(monkeypatch: pytest.Monke
 
 
 def test_uvloop_must_be_installed_to_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("simbookie.cli_options.uvloop_is_installed", lambda: False)
+    monkeypatch.setattr("simbookie.cli.options.uvloop_is_installed", lambda: False)
     result = invoke("bookie", "--metadata", "mem://", "--uvloop")
     assert result.exit_code == 2
     assert "bkclient[fast]" in result.stderr

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from simbookie.cli import app
+from simbookie.cli.app import app
 from simbookie.storage.disk.directory import DirectoryDisk
 from simbookie.storage.folders import Folder, Folders
 from simbookie.storage.interleaved import InterleavedLedgerStore

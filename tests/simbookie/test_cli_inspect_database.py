@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from simbookie.cli import app
+from simbookie.cli.app import app
 from simbookie.storage.db.rocks import RocksDatabase, rocks_databases
 from simbookie.storage.db.store import DbLedgerStore
 from simbookie.storage.disk.directory import DirectoryDisk

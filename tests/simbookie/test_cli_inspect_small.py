@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from bkclient.metadata.records import Cookie, encode_cookie
-from simbookie.cli import app
+from simbookie.cli.app import app
 from simbookie.storage.journal.mark import LogMark
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from simbookie.cli import app
+from simbookie.cli.app import app
 from simbookie.crashes.kinds import SEVERAL_FOLDERS, STORE_KINDS
 from tests.simbookie.admin.bench import operated
 

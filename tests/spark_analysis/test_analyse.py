@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from scenarios.history import Kind
 from scenarios.situations import SITUATIONS
-from spark_analysis.cli import app
+from spark_analysis.cli.app import app
 from spark_analysis.jobs.analyse import EFFECTS, Analysis, FaultedAppends, analyse
 from tests.scenarios.stories import Story
 from tests.spark_analysis.recorded import record, truncated, truncating

@@ -14,7 +14,7 @@ from scenarios.checker import INVARIANTS, OnlineChecker
 from scenarios.history import Event
 from scenarios.liveness import EVENTUALLY_CLOSED
 from scenarios.model import RunResult
-from spark_analysis import cli_check
+from spark_analysis.cli import check as cli_check
 from spark_analysis.invariants import INVARIANTS as FORMULAS
 from spark_analysis.jobs import check as checking
 from spark_analysis.jobs.check import Broken, CheckVerdict, check, check_history, unchecked

@@ -15,8 +15,9 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from simbookie.java import JavaNotFoundError
-from spark_analysis import cli, cli_running
-from spark_analysis.cli import app
+from spark_analysis.cli import app as cli
+from spark_analysis.cli import running as cli_running
+from spark_analysis.cli.app import app
 from spark_analysis.invariants import INVARIANTS
 from tests.spark_analysis.recorded import bystander, record, truncated, truncating
 
@@ -138,7 +139,7 @@ def test_a_defect_of_the_program_exits_with_3_and_shows_itself(
 
     monkeypatch.setattr(cli, "app", breaks)
     with pytest.raises(SystemExit) as exit_:
-        cli.main()
+        cli.run()
     assert exit_.value.code == 3
     assert "RuntimeError: a defect" in capsys.readouterr().err
 

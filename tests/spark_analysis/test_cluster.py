@@ -20,7 +20,7 @@ import pyspark
 import pytest
 
 from simbookie.java import JavaRuntime
-from spark_analysis import cli
+from spark_analysis.cli import __main__ as program
 from tests.spark_analysis.recorded import record_runs
 
 pytestmark = [pytest.mark.spark, pytest.mark.sweep, pytest.mark.timeout(1200)]
@@ -99,7 +99,7 @@ def cluster(tmp_path: Path, java: JavaRuntime) -> Iterator[StandaloneCluster]:
 def bk_verify(*arguments: object, **environment: str) -> tuple[int, Any]:
     """Exit status and the JSON that was printed."""
     ended = subprocess.run(
-        [sys.executable, cli.__file__, *map(str, arguments), "--json"],
+        [sys.executable, program.__file__, *map(str, arguments), "--json"],
         capture_output=True,
         text=True,
         check=False,
@@ -125,7 +125,7 @@ def test_every_job_comes_to_the_same_as_on_one_machine(cluster: StandaloneCluste
 
 def test_a_sweep_survives_a_worker_that_is_lost(cluster: StandaloneCluster, tmp_path: Path) -> None:
     folder, arguments = tmp_path / "swept", ("--seeds", "400", "--scenario", "calm-writes")
-    command = [sys.executable, cli.__file__, "sweep", str(folder), *arguments, "--master", cluster.master, "--json"]
+    command = [sys.executable, program.__file__, "sweep", str(folder), *arguments, "--master", cluster.master, "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as sweeping:
         deadline = time.monotonic() + 3 * PATIENCE_S
         while not list(folder.glob("units/*.json")):
@@ -164,7 +164,7 @@ def test_a_folder_that_executors_do_not_see_is_named(cluster: StandaloneCluster,
     """It is where the driver works, by a name that is another folder for every process."""
     record_runs(tmp_path / "histories")
     folder = Path("/proc/self/cwd/histories")
-    command = [sys.executable, cli.__file__, "check", str(folder), "--master", cluster.master]
+    command = [sys.executable, program.__file__, "check", str(folder), "--master", cluster.master]
     ended = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert (ended.returncode, ended.stdout) == (2, "")
     assert ended.stderr == (

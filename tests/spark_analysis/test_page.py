@@ -10,7 +10,7 @@ import pytest
 import typer
 
 from spark_analysis import defaults
-from spark_analysis.cli import app
+from spark_analysis.cli.app import app
 from spark_analysis.jobs.files import REJECTED_MAX
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "using" / "verification.md").read_text(encoding="utf-8")

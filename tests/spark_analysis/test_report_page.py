@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_analysis import cli_report
+from spark_analysis.cli import report as cli_report
 from spark_analysis.dataset.layout import create_dataset
 from spark_analysis.invariants import INVARIANTS
 from spark_analysis.jobs.analyse import Analysis, FaultedAppends, FaultEffects
@@ -308,7 +308,7 @@ def test_the_command_writes_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyP
     class Session:
         sparkContext = SimpleNamespace(master="local[2]")  # noqa: N815  it is Spark's name
 
-    monkeypatch.setattr("spark_analysis.cli_running.open_session", lambda *_arguments, **_options: Session())
+    monkeypatch.setattr("spark_analysis.cli.running.open_session", lambda *_arguments, **_options: Session())
     target = tmp_path / "report.html"
     folder = record(tmp_path / "good.bkh", bystander())
     for found, code in (

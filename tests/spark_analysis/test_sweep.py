@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from scenarios.model import TransportKind
 from scenarios.situations import SITUATIONS
 from scenarios.sweep import sweep as sweep_here
-from spark_analysis import cli_sweep
+from spark_analysis.cli import sweep as cli_sweep
 from spark_analysis.jobs.sweep import (
     SEEDS_PER_UNIT,
     OtherSweepError,

@@ -23,8 +23,8 @@ import sys
 from contextlib import suppress
 from typing import Any, NoReturn
 
-from simbookie import cli
 from simbookie.admin import server as _admin_server  # noqa: F401  a bookie imports it when it starts
+from simbookie.cli import app as cli
 from simbookie.storage.db.rocks import require_rocksdb
 from tests.interop.java_tests.defects import DEFECTS, VARIABLE
 
@@ -105,7 +105,7 @@ def _be_a_bookie(arguments: list[str]) -> NoReturn:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         random.seed()
         sys.argv = ["bk-sim", *arguments]
-        cli.main()
+        cli.run()
     except SystemExit as end:
         status = end.code if isinstance(end.code, int) else int(end.code is not None)
     except BaseException:  # noqa: BLE001  there is nobody above to tell

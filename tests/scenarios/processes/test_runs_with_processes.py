@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from scenarios.cli import app
+from scenarios.cli.app import app
 from scenarios.history import History, Kind
 from scenarios.liveness import StuckError
 from scenarios.model import Tier

@@ -27,7 +27,7 @@ from bkclient.log import (
 from scenarios.checker import OnlineChecker
 from scenarios.history import Event, History, Kind
 from scenarios.model import Violation
-from scenarios.recording_log import recorded_logs
+from scenarios.recording.log import recorded_logs
 from scenarios.testing import SimulatedWorld, WorldOptions
 from tests.scenarios.testing.plugin_runs import run_pytest
 

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from simbookie.cli import app
+from simbookie.cli.app import app
 from simbookie.crashes.hunts import SHOWN_BY_CHANCE, SWITCHES, UNWAITED_FENCES, Switch, hunt, name_of
 from simbookie.crashes.invariants import INVARIANTS
 from simbookie.crashes.kinds import STORE_KINDS

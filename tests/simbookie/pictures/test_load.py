@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from simbookie.bookie import Bookie
-from simbookie.cli import app
+from simbookie.cli.app import app
 from simbookie.pictures.load import OfferedLoad, load_picture, sampled_load
 from simbookie.pictures.sampling import Sampler, Samples
 from simbookie.storage.kinds import StoreKind

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import typer
 
-from simbookie.cli import app
+from simbookie.cli.app import app
 from simbookie.config import BookieConfig
 from simbookie.server import ServerConfig
 
