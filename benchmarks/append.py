@@ -2,7 +2,8 @@
 
 ``append`` has 1,000 entries in flight (fewer of 64 KiB), so a ratio to the ceiling tells what the protocol costs. Client and
 bookies share the machine's processors: on few of them throughput is a matter of what is left for the bookies, and CPU time
-tells more. ``append-alone`` waits for each entry before it sends the next.
+tells more; so does that of all bookies together, which bounds what any client can reach. ``append-alone`` waits for each entry
+before it sends the next.
 
     python -m benchmarks.append
     python -m benchmarks.append --rounds 3 --scale 0.3 --bookies ours --protocol 3
@@ -18,6 +19,7 @@ from benchmarks.ceiling import append_bare
 from benchmarks.cluster import Bench, Bookies, Metadata, a_writer, command, connected
 from benchmarks.java_client import values_of
 from benchmarks.measuring import LOOPS, OURS, Contender, Meter, Result, Values, compared, in_turn, percentiles, run_on
+from benchmarks.processes import CpuOf
 
 #: Payload, entries of a round, entries in flight.
 LOADS = ((100, 30_000, 1000), (1024, 30_000, 1000), (65_536, 1_000, 1000))
@@ -87,7 +89,15 @@ def _appends(
         request: dict[str, Any] = {"size": size, "entries": entries, "window": window}
         contenders["java-client"] = lambda: values_of(bench.java_call("append", bookies, protocol, **request), entries)
     params = {"bookies": kind, "protocol": protocol, "payload_bytes": size, "window": window, "entries": entries}
-    return compared("append", params, in_turn(contenders, bench.rounds))
+    counted = {name: partial(_with_bookies, bookies, entries, each) for name, each in contenders.items()}
+    return compared("append", params, in_turn(counted, bench.rounds))
+
+
+def _with_bookies(bookies: Bookies, entries: int, contender: Contender) -> Values:
+    """What a contender measures, and what all bookies together took of the CPU meanwhile."""
+    with CpuOf(bookies.pids) as taken:
+        values = contender()
+    return {**values, "bookies-cpu": taken.cpu_s / entries * 1e6}
 
 
 def _alone(bench: Bench, bookies: Bookies, kind: str, protocol: int) -> list[Result]:

@@ -59,6 +59,7 @@ Contender = Callable[[], Values]
 UNITS: Final = {
     "throughput": "entries/s",
     "cpu": "us/entry",
+    "bookies-cpu": "us/entry",
     "messages": "messages/s",
     "message-cpu": "us/message",
     "bookie-cpu": "us/message",
