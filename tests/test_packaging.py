@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -135,3 +136,37 @@ def test_every_command_tells_the_version(command: str) -> None:
     program = Path(sys.executable).parent / command
     done = subprocess.run([program, "--version"], check=True, capture_output=True, text=True, timeout=60)
     assert (done.stdout, done.stderr) == (f"{command} {bkclient.__version__}\n", "")
+
+
+#: A program that has a simulated world do what programs have it do, logs and elections aside.
+PROGRAM = """
+import bkclient
+
+async def test_one(bk_world):
+    async with bkclient.connect(bk_world.uri) as bk:
+        async with await bk.create_ledger() as writer:
+            await writer.append(b"one")
+        async with await bk.open_ledger(writer.ledger_id) as reader:
+            assert [entry.payload async for entry in reader.read_range(0, 0)] == [b"one"]
+"""
+
+
+@pytest.mark.deep
+def test_what_is_installed_is_not_taken_for_the_program_under_test(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
+    """A simulated run warns of real clocks and chance in the program; in a checkout, this project is not where packages are."""
+    installed = tmp_path / "site-packages"
+    wheel.extractall(installed)
+    (tmp_path / "test_one.py").write_text(PROGRAM)
+
+    ended = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "test_one.py"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(installed)},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+
+    assert (ended.returncode, "warning" in ended.stdout) == (0, False), ended.stdout
+    assert "10 passed" in ended.stdout

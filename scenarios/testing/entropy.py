@@ -79,7 +79,7 @@ _SHARED: Final = random.random.__self__  # type: ignore[attr-defined]
 
 _ROOT: Final = Path(__file__).resolve().parents[2]
 _OURS: Final = tuple(f"{_ROOT / name}{os.sep}" for name in ("bkclient", "simbookie", "scenarios"))
-_INNER: Final = (f"{sysconfig.get_path('stdlib')}{os.sep}", *_OURS)
+_LIBRARY: Final = f"{sysconfig.get_path('stdlib')}{os.sep}"
 _SITE: Final = f"{os.sep}site-packages{os.sep}"
 _LOGGING: Final = f"{os.sep}logging{os.sep}"
 
@@ -177,7 +177,9 @@ def _method(called: Any) -> tuple[str, str] | None:
 
 
 def _is_inner(file: str) -> bool:
-    return file.startswith("<") or (file.startswith(_INNER) and _SITE not in file) or _ANYIO in file
+    # Packages are installed within the standard library's folder, this project among them.
+    is_library = file.startswith(_LIBRARY) and _SITE not in file
+    return is_library or file.startswith(("<", *_OURS)) or _ANYIO in file
 
 
 #: Of the event loop of the simulated world.

@@ -131,6 +131,9 @@ def _failure_and_replay(
 def _check(line: str, printed: str, shown: str) -> None:
     if not is_in(printed, shown):
         raise FollowingError(f"{line!r} does not print\n{shown}\nbut\n{printed}")
+    _, _, warned = printed.partition("warnings summary")
+    if "site-packages" in warned:
+        raise FollowingError(f"{line!r} warns of what is no program of the page:\n{printed}")
 
 
 def _failing(line: str, environment: dict[str, str], folder: Path) -> str:
