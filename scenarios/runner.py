@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
     from scenarios.mutants import Mutant
 
 __all__ = ["run_plan", "run_scenario"]
+
+# What simulated bookies warn of is a part of the run: where nobody asked for logs, Python would write it between the results.
+logging.getLogger("simbookie").addHandler(logging.NullHandler())
 
 
 def run_scenario(

@@ -134,6 +134,14 @@ def test_the_console_script_is_installed() -> None:
     assert done.stderr == ""
 
 
+def test_what_bookies_of_a_run_warn_of_is_not_mixed_with_what_is_told() -> None:
+    """In a process without any logging, where Python writes warnings to standard error."""
+    command = [sys.executable, "-m", "scenarios.cli", "run", "unclean-start-without-journal", "--seed", "1"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "unclean-start-without-journal, seed 1: ok" in done.stdout
+    assert done.stderr == ""
+
+
 # list --------------------------------------------------------------------------------------------------------------
 
 
