@@ -302,14 +302,27 @@ class LogConsumer:
                 if partition not in wanted:
                     await self._drop(partition, held)
         starts = starts_of(self._start, manifest.partitions)
+        missing: dict[int, tuple[ManifestStore, PartitionCursor]] = {}
         for partition in sorted(wanted - set(self._held)):
-            part = (self._store, manifest)
+            store = self._store
             if partition >= 0:
-                part = await open_partition(self._store, manifest, partition)
-            await self._take(part[0], partition, PartitionCursor(part[0], self._group, starts[max(partition, 0)]))
+                store, _ = await open_partition(self._store, manifest, partition)
+            cursor = PartitionCursor(store, self._group, starts[max(partition, 0)])
+            await cursor.look()
+            missing[partition] = store, cursor
+        if (
+            missing
+        ):  # a session may have ended on the way: by a list that is older than an opening that one is not undone
+            wanted = assigned(await self._membership.join(), partitions, self._membership.member_id)
+        for partition, (store, cursor) in missing.items():
+            if partition in wanted:
+                await self._take(store, partition, cursor)
 
     async def _take(self, store: ManifestStore, partition: int, cursor: PartitionCursor) -> None:
-        manifest = await cursor.open()
+        manifest = await cursor.try_open()
+        if manifest is None:
+            self._changed.set()  # look again, at the members too
+            return
         reader = PartitionReader(store, cursor.start, is_inclusive=True, follow=True, start_ms=None)
         try:
             await reader.enter(manifest)

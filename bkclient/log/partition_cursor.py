@@ -47,24 +47,38 @@ class PartitionCursor:
         self._start: Final = start
         self._register: Final = cursor_register(store, name)
         self._version = 0
-        self.state = CursorState("", store.new_id(), -1, 0)
+        self._seen: RegisterValue | None = None
+        self._holder = store.new_id()
+        self.state = CursorState("", self._holder, -1, 0)
         self.is_dirty = False
         stats = store.client.stats
         self._stats: Final = None if stats is None else CursorStats(stats)
         self._lock: Final = asyncio.Lock()
 
     async def open(self) -> LogManifest:
-        """Take the cursor over; the log with it."""
-        holder = self.state.holder
+        """Take the cursor over, from anybody who has it; the log with it."""
         for _ in range(_ATTEMPTS_MAX):
-            manifest = await self._store.manifest()
-            try:
-                await self._take_over(manifest, holder)
-                break
-            except (MetadataVersionConflict, MetadataOutcomeUnknown):
-                continue
-        else:
-            raise MetadataVersionConflict(f"the cursor {self._name!r} is taken over again and again")
+            await self.look()
+            manifest = await self.try_open()
+            if manifest is not None:
+                return manifest
+        raise MetadataVersionConflict(f"the cursor {self._name!r} is taken over again and again")
+
+    async def look(self) -> None:
+        """See who has it, for :meth:`try_open`."""
+        self._seen = await self._register.read()
+
+    async def try_open(self) -> LogManifest | None:
+        """Take over what :meth:`look` saw; the log with it. None if somebody else came since, or the outcome is unknown.
+
+        An opening that may have been carried out may have been overtaken as well, so the next one is another.
+        """
+        manifest = await self._store.manifest()
+        try:
+            await self._take_over(manifest)
+        except (MetadataVersionConflict, MetadataOutcomeUnknown):
+            self._holder = self._store.new_id()
+            return None
         # Its position is stored: from now on trimming looks at it, and what is there now stays.
         manifest = await self._store.change(AddCursor(self._name))
         self.state.settle(manifest)
@@ -137,18 +151,18 @@ class PartitionCursor:
                 count += self.state.backlog_in(ledger_id, await reader.read_last_add_confirmed())
         return count
 
-    async def _take_over(self, manifest: LogManifest, holder: str) -> None:
-        stored = await self._register.read()
-        state = None if stored is None else decode_cursor(stored.data)
+    async def _take_over(self, manifest: LogManifest) -> None:
+        seen = self._seen
+        state = None if seen is None else decode_cursor(seen.data)
         if state is None or state.log_id != manifest.log_id:
-            state = CursorState(manifest.log_id, holder, *await start_at(self._store, manifest, self._start))
-        state.holder = holder
+            state = CursorState(manifest.log_id, "", *await start_at(self._store, manifest, self._start))
+        state.holder = self._holder
         data = encode_cursor(state)
         written: RegisterValue
-        if stored is None:
+        if seen is None:
             written = await self._register.create(data)
         else:
-            written = await self._register.write(data, stored.version)
+            written = await self._register.write(data, seen.version)
         self.state, self._version = state, written.version
 
     async def _save(self) -> None:

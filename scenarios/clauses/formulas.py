@@ -185,7 +185,8 @@ FORMULAS: Final[Mapping[str, str]] = MappingProxyType(
         ),
         "H19": (
             "LOG_CURSOR(cursor = c, cause = opened)@s by a, LOG_MEMBER(cursor = c, cause = joined, member = n, mode != shared) "
-            "by a, and by b with m before s, neither left before s => n < m, unless a left after the opening of c before"
+            "by a, and by b with m before s, b not left before s => n < m, and a not left before s, unless a left after the "
+            "opening of c before"
         ),
         "H20": (
             "LOG_READ@s by cursor c to a, and LOG_CURSOR(cursor = c, cause = opened) before s => LOG_CURSOR(cursor = c, cause = "

@@ -460,7 +460,7 @@ TABLE: Final[tuple[tuple[str, str, Mapping[str, str]], ...]] = (
         "LogOneConsumer",
         "Of an exclusive or failover group one consumer at a time is active, and messages come to who has the cursor open.",
         {
-            "H19": "who opens the cursor of an exclusive or failover group came before all others that are members then",
+            "H19": "who opens the cursor of an exclusive or failover group is a member, and came before all others that are",
             "H20": "a message comes by a cursor only to one that opened it before",
         },
     ),

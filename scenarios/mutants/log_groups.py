@@ -51,14 +51,12 @@ def _acknowledged_when_read(read: Function) -> Function:
 def _opened_at_the_beginning(_take_over: Function) -> Function:
     """Who takes a cursor over forgets where it was."""
 
-    async def mutated(self: PartitionCursor, manifest: LogManifest, holder: str) -> None:
-        stored = await self._register.read()
-        state = CursorState(manifest.log_id, holder, -1, 0)
-        if stored is None:
+    async def mutated(self: PartitionCursor, manifest: LogManifest) -> None:
+        state = CursorState(manifest.log_id, self._holder, -1, 0)
+        if self._seen is None:
             written = await self._register.create(encode_cursor(state))
         else:
-            decode_cursor(stored.data)
-            written = await self._register.write(encode_cursor(state), stored.version)
+            written = await self._register.write(encode_cursor(state), self._seen.version)
         self.state, self._version = state, written.version
 
     return mutated
@@ -91,12 +89,22 @@ def _everything_to_everybody(_assigned: Function) -> Function:
 def _looked_at_only(take_over: Function) -> Function:
     """A cursor that is there is read, and not taken over."""
 
-    async def mutated(self: PartitionCursor, manifest: LogManifest, holder: str) -> None:
-        stored = await self._register.read()
-        if stored is None:
-            await take_over(self, manifest, holder)
+    async def mutated(self: PartitionCursor, manifest: LogManifest) -> None:
+        if self._seen is None:
+            await take_over(self, manifest)
         else:
-            self.state, self._version = decode_cursor(stored.data), stored.version
+            self.state, self._version = decode_cursor(self._seen.data), self._seen.version
+
+    return mutated
+
+
+def _looked_at_last(try_open: Function) -> Function:
+    """The cursor is looked at after the members, so an opening in between is undone."""
+
+    async def mutated(self: PartitionCursor) -> LogManifest | None:
+        await self.look()
+        opened: LogManifest | None = await try_open(self)
+        return opened
 
     return mutated
 
@@ -139,6 +147,13 @@ LOG_GROUP_MUTANTS: Final[tuple[Mutant, ...]] = (
         clauses=("H19",),
         in_runs=True,
         replaces=(Replacement(consumer, "assigned", _everything_to_everybody),),
+    ),
+    Mutant(
+        name="log-group-goes-by-an-old-list",
+        summary="a consumer whose session ended meanwhile takes over by the list of members that it had got before",
+        clauses=("H19",),
+        in_runs=True,
+        replaces=(Replacement(PartitionCursor, "try_open", _looked_at_last),),
     ),
     Mutant(
         name="log-group-reads-without-opening",

@@ -1,8 +1,8 @@
 """LogOneConsumer: of an exclusive or failover group one consumer at a time is active.
 
 A member is there from its joining until it left. Judged is every opening of a cursor by somebody who is a member of such a group
-then, and did not leave since the opening before: no member with a lower number may be there. And every message that came by a
-cursor that had been opened: its reader has to have opened it, too.
+then, or was one, and did not leave since the opening before: no member with a lower number may be there, and no other member at
+all if it is none any more. And every message that came by a cursor that had been opened: its reader has to have opened it, too.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ def _out_of_turn(events: DataFrame, openings: DataFrame) -> DataFrame:
         sf.coalesce("left_seq", sf.lit(NEVER)) > sf.col("opened_seq")
     )
     is_own = sf.col("who") == sf.col("actor")
+    was_own = is_own & sf.col("joined_seq").isNotNull() & (sf.col("left_seq") < sf.col("opened_seq"))
     is_back = is_own & sf.col("left_seq").between(sf.col("before_seq") + 1, sf.col("opened_seq"))
     rows = (
         join_small(openings, members, on=_CURSOR, how="inner")
@@ -55,16 +56,22 @@ def _out_of_turn(events: DataFrame, openings: DataFrame) -> DataFrame:
             sf.min(sf.when(is_there & is_own, sf.col("member"))).alias("own"),
             sf.min(sf.when(is_there & ~is_own, sf.struct("member", "who", "joined_seq"))).alias("other"),
             sf.max(is_true(is_back)).alias("is_back"),
+            sf.max(is_true(was_own)).alias("was_member"),
         )
-        .filter(sf.col("own").isNotNull() & ~sf.col("is_back"))
+        .filter((sf.col("own").isNotNull() | sf.col("was_member")) & ~sf.col("is_back"))
+    )
+    turn = sf.when(sf.col("own").isNull(), "and is no member any more").otherwise(
+        sf.format_string("as member %d", "own")
     )
     out_of_turn = tell(
         "H19",
-        is_true(sf.col("other.member") < sf.col("own")),
+        is_true(sf.col("own").isNull() & sf.col("other").isNotNull()) | is_true(sf.col("other.member") < sf.col("own")),
         sf.col("opened_seq"),
         [sf.col("other.joined_seq"), sf.col("opened_seq")],
-        "%s opened %s (event %d) as member %d, and %s is member %d (event %d)",
-        *(sf.col(name) for name in ("actor", "cursor", "opened_seq", "own", "other.who", "other.member")),
+        "%s opened %s (event %d) %s, and %s is member %d (event %d)",
+        *(sf.col(name) for name in ("actor", "cursor", "opened_seq")),
+        turn,
+        *(sf.col(name) for name in ("other.who", "other.member")),
         sf.col("other.joined_seq"),
     )
     return observed(rows, out_of_turn)

@@ -132,6 +132,7 @@ WHERE = {
     "log-cursor-forgets-its-position": ("log-group-fails-over", {"H12": 12}),
     "log-group-reads-from-the-beginning": ("log-group-member-dies", {"H12": 8}),
     "log-group-has-many-active": ("log-group-fails-over", {"H19": 12}),
+    "log-group-goes-by-an-old-list": ("log-group-opens-late", {"H19": 12}),
     "log-group-reads-without-opening": ("log-group-fails-over", {"H20": 12}),
     "log-compaction-keeps-the-oldest": ("log-compaction-dies-before-pointing", {"H15": 12, "H16": 12}),
     "log-compaction-drops-a-key": ("log-compaction-dies-before-pointing", {"H15": 12}),

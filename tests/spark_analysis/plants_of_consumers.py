@@ -33,6 +33,45 @@ def a_consumer_takes_over_from_one_that_is_there(story: Story) -> None:
     opens(story, 7)
 
 
+@plant("LogOneConsumer", "is no member any more, and other is member 1", entries=0)
+def a_consumer_that_is_no_member_any_more_takes_over(story: Story) -> None:
+    with_three(story)
+    member(story, 0)
+    member(story, 1, "other")
+    member(story, 0, cause="left")
+    opens(story, 7, actor="other")
+    opens(story, 7)
+
+
+@near_miss("LogOneConsumer", entries=0)
+def one_that_has_left_opens_what_it_had_decided_on_before(story: Story) -> None:
+    with_three(story)
+    member(story, 0)
+    opens(story, 7)
+    member(story, 1, "other")
+    member(story, 0, cause="left")
+    opens(story, 7)
+
+
+@near_miss("LogOneConsumer", entries=0)
+def one_that_is_no_member_any_more_opens_when_nobody_is(story: Story) -> None:
+    with_three(story)
+    member(story, 0)
+    member(story, 1, "other")
+    member(story, 0, cause="left")
+    opens(story, 7, actor="other")
+    member(story, 1, "other", cause="left")
+    opens(story, 7)
+
+
+@near_miss("LogOneConsumer", entries=0)
+def a_program_that_never_was_a_member_takes_the_cursor_over(story: Story) -> None:
+    with_three(story)
+    member(story, 1, "other")
+    opens(story, 7, actor="other")
+    opens(story, 7)
+
+
 @near_miss("LogOneConsumer", entries=0)
 def the_next_consumer_takes_over_when_the_first_has_left(story: Story) -> None:
     with_three(story)

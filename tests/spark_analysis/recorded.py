@@ -148,6 +148,7 @@ CAUGHT: Final = (
     ("log-group-fails-over", 0, "log-cursor-forgets-its-position"),
     ("log-group-member-dies", 0, "log-group-reads-from-the-beginning"),
     ("log-group-fails-over", 0, "log-group-has-many-active"),
+    ("log-group-opens-late", 0, "log-group-goes-by-an-old-list"),
     ("log-group-fails-over", 0, "log-group-reads-without-opening"),
     ("log-compaction-dies-before-pointing", 0, "log-compaction-keeps-the-oldest"),
     ("log-compaction-dies-before-pointing", 0, "log-compaction-drops-a-key"),

@@ -14,9 +14,10 @@ __all__ = ["LogConsumers"]
 class LogConsumers(LogFamily):
     """Of an exclusive or failover group one consumer at a time is active (H19, H20).
 
-    H19: when a member of such a group opens the cursor, nobody else is a member who came before it. Sound, because it opens the
-    cursor when it was the first of a list of members, and members that come later get higher numbers. Who left and came again
-    since the cursor was opened last is not judged: it may have decided as the member that it was.
+    H19: when a consumer of such a group opens the cursor, it is a member, or was one when the cursor was opened last, and nobody
+    else is who came before it. Sound, because it replaces the position that it had seen when it was the first of a list of
+    members that it got after that, and members that come later get higher numbers. Who left since the cursor was opened last is
+    not judged: it may have decided as the member that it was.
 
     H20: what comes by a cursor comes to one that opened it before. Where no opening is recorded nothing is judged.
 
@@ -52,8 +53,8 @@ class LogConsumers(LogFamily):
         group, number = event.fields["cursor"], event.fields["member"]
         members = self._members.setdefault(group, {})
         if event.fields["cause"] == "left":
-            members.pop(number, None)
-            self._left[group, event.actor] = event.seq
+            if members.pop(number, None) is not None:
+                self._left[group, event.actor] = event.seq
         elif event.fields["mode"] != "shared":
             members[number] = event.actor, event.seq
 
@@ -64,12 +65,14 @@ class LogConsumers(LogFamily):
         name, actor = event.fields["cursor"], event.actor
         members = self._members.get(name, {})
         own = min((number for number, (who, _) in members.items() if who == actor), default=None)
-        if own is not None and self._left.get((name, actor), -1) <= self._opened.get(name, -1):
+        left = self._left.get((name, actor), -1)
+        if (own is not None or left >= 0) and left <= self._opened.get(name, -1):
             self.checked["H19"] += 1
-            first = min(members)
-            if first < own:
+            first = min(members, default=-1)
+            if first >= 0 and (own is None or first < own):
                 other, seq = members[first]
-                text = f"{actor} opened {name} as member {own}, and {other} is member {first}"
+                turn = "and is no member any more" if own is None else f"as member {own}"
+                text = f"{actor} opened {name} {turn}, and {other} is member {first}"
                 self.broken("H19", event.ledger, text, seq, event.seq)
         self._openers.setdefault(name, set()).add(actor)
         self._opened[name] = event.seq

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from contextvars import Context
+from functools import partial
 from random import Random
 from typing import Any
 
 import pytest
 
+from bkclient.coordination import VersionedRegister
 from bkclient.errors import ArgumentError, IllegalOperation
 from bkclient.log import (
     ConsumerMode,
@@ -20,12 +23,15 @@ from bkclient.log import (
     MessageId,
     PublishSettings,
 )
+from bkclient.log.machine.cursor import decode_cursor
 from bkclient.log.machine.deliveries import Deliveries
 from bkclient.log.machine.division import divided
+from bkclient.log.machine.manifest import LogManifest
 from bkclient.log.membership import GroupMember, assigned
 from bkclient.log.partition_cursor import PartitionCursor
 from simbookie.world.faults import Delay
 from simbookie.world.hosts import Host
+from simbookie.world.metadata_service import MetadataCall, MetadataFault
 from tests.bkclient.log.test_logs import published, run
 from tests.bkclient.virtual_cluster import VirtualCluster
 
@@ -183,6 +189,70 @@ def test_a_cursor_that_takes_acknowledgements_of_anybody_is_found(monkeypatch: p
     monkeypatch.setattr(PartitionCursor, "_save", _saved_blindly)
     with pytest.raises((AssertionError, pytest.fail.Exception)):
         run(overtaken)
+
+
+async def interrupted(cluster: VirtualCluster, logs: Logs, call: int, after_s: float) -> None:
+    """The session of a consumer ends at one of its calls; the next one takes over, and is not deposed when it is back."""
+    async with published(logs, 4):
+        pass
+    world, calls = cluster.world, 0
+
+    def ends_session(found: MetadataCall) -> bool:
+        nonlocal calls
+        if found.host == "old":
+            calls += 1
+            if calls == call:
+                world.loop.call_later(after_s, world.metadata.lose_sessions, "old", 3.0, context=Context())
+        return False
+
+    async with cluster.client("old") as client, cluster.client() as watcher:
+        register = VersionedRegister(watcher, "g", directory="cursors/log")
+
+        async def holder() -> str:
+            stored = await register.read()
+            assert stored is not None
+            return decode_cursor(stored.data).holder
+
+        world.metadata.intercept(ends_session, MetadataFault.FAIL)
+        old = Logs(client, rng=Random(2)).consumer("log", "g", mode=FAILOVER)
+        coming = asyncio.create_task(old.__aenter__())
+        await settled(0.2)
+        async with logs.consumer("log", "g", mode=FAILOVER) as new:
+            assert await take(new, 1) == ["0"]
+            opened = await holder()
+            await settled(30)
+            assert calls > call
+            assert (new.partitions, old.partitions, await holder()) == ((-1,), (), opened)
+        await coming
+        await settled(15)
+        assert old.partitions == (-1,)
+        await old.__aexit__(None, None, None)
+
+
+@pytest.mark.parametrize("after_s", [0.0, 0.0025])
+@pytest.mark.parametrize("call", range(1, 25))
+def test_a_consumer_whose_session_ends_while_it_opens_the_cursor_deposes_nobody(call: int, after_s: float) -> None:
+    run(partial(interrupted, call=call, after_s=after_s))
+
+
+async def _opened_by_an_old_list(self: PartitionCursor) -> LogManifest | None:
+    """The planted defect: a consumer looks at the members first, and at the cursor when it takes it over."""
+    await self.look()
+    return await _TRY_OPEN(self)
+
+
+_TRY_OPEN = PartitionCursor.try_open
+
+
+def test_a_consumer_that_goes_by_an_old_list_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PartitionCursor, "try_open", _opened_by_an_old_list)
+    found = 0
+    for call in range(1, 25):
+        try:
+            run(partial(interrupted, call=call, after_s=0.0))
+        except (AssertionError, LogDeposed):
+            found += 1
+    assert found
 
 
 async def shared_by_three(cluster: VirtualCluster, logs: Logs) -> None:

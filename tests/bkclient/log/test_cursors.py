@@ -13,12 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bkclient.coordination import VersionedRegister
 from bkclient.errors import IllegalOperation, MetadataSerializationError, TooManyRequests
 from bkclient.log import LogDeposed, LogMessage, Logs, LogTrimmed, MessageId, PublishSettings
 from bkclient.log.machine.changes import AddCursor
 from bkclient.log.machine.cursor import MAX_HOLES, CursorState, decode_cursor, encode_cursor
 from bkclient.log.machine.manifest import LedgerEnd, LogLedger, LogManifest
-from simbookie.world.metadata_service import MetadataFault
+from simbookie.world.metadata_service import MetadataCall, MetadataFault
 from tests.bkclient.log.test_logs import SMALL, payloads, published, run
 from tests.bkclient.virtual_cluster import VirtualCluster
 
@@ -148,6 +149,56 @@ def test_what_was_flushed_survives_a_crash_and_what_was_not_is_delivered_again()
                 await doomed.flush()
             with pytest.raises(LogDeposed):
                 await doomed.__aexit__(None, None, None)
+
+    run(story)
+
+
+def test_an_opening_that_was_overtaken_unawares_is_not_taken_for_the_next_one() -> None:
+    """The answer is lost, another program opens the cursor and moves it; what comes after that is another opening."""
+
+    async def story(cluster: VirtualCluster, logs: Logs) -> None:
+        async with published(logs, 4), logs.cursor("log", "c"):
+            pass
+        metadata, holders, writes = cluster.world.metadata, list[str](), list[MetadataCall]()
+
+        def is_first_write(call: MetadataCall) -> bool:
+            if (call.host, call.operation) == ("slow", "tree_write"):
+                writes.append(call)
+            return writes == [call]
+
+        def is_next_look(call: MetadataCall) -> bool:
+            return bool(writes) and (call.host, call.operation) == ("slow", "tree_get")
+
+        async with cluster.client("slow") as client, cluster.client() as watcher:
+            register = VersionedRegister(watcher, "c", directory="cursors/log")
+
+            async def note() -> None:
+                stored = await register.read()
+                assert stored is not None
+                holders.append(decode_cursor(stored.data).holder)
+
+            await note()
+            metadata.intercept(is_first_write, MetadataFault.ANSWER_LOST, limit=1)
+            hold = metadata.intercept(is_next_look, MetadataFault.HOLD)
+            slow = Logs(client, rng=Random(2)).cursor("log", "c")
+            opening = asyncio.create_task(slow.__aenter__())
+            await asyncio.sleep(1)
+            await note()
+            fast = await logs.cursor("log", "c").__aenter__()
+            await note()
+            first, second = await take(fast, 2)
+            fast.acknowledge(first)
+            await fast.flush()
+            hold.remove()
+            hold.release()
+            await opening
+            await note()
+            fast.acknowledge(second)
+            with pytest.raises(LogDeposed):
+                await fast.__aexit__(None, None, None)
+            assert texts(await take(slow, 1)) == ["1"]
+            await slow.__aexit__(None, None, None)
+        assert len(set(holders)) == 4
 
     run(story)
 
