@@ -49,7 +49,7 @@ from simbookie.availability import EntryListDesk
 from simbookie.config import BookieConfig
 from simbookie.ledgers import LedgerHandle, LedgerTable, LimboTold, status_of
 from simbookie.long_poll import LongPollDesk
-from simbookie.observer import BookieObserver
+from simbookie.observer import BookieObserver, tell_of_crash
 from simbookie.reads import ReadDesk, Respond
 from simbookie.storage.base import CrashMode, LedgerStorage, StorageError, WriteCacheFull
 from simbookie.waiting_adds import WaitingAdds
@@ -137,12 +137,11 @@ class Bookie:
     # ---------------------------------------------------------------------------------------------------------- life
 
     def start(self, on_started: Callable[[], None] | None = None) -> None:
-        """Open the storage and serve; ``on_started`` is called (possibly before this returns) when it does."""
+        """Open the storage and serve, then call ``on_started``, perhaps at once. If the storage raises the bookie is stopped."""
         assert self.state in (BookieState.NEW, BookieState.STOPPED), f"{self} cannot be started"
         self.state = BookieState.STARTING
         self._is_full = False
-        loop = asyncio.get_running_loop()
-        wall_clock = self._wall_clock if self._wall_clock is not None else loop.time
+        wall_clock = self._wall_clock if self._wall_clock is not None else asyncio.get_running_loop().time
         table = LedgerTable(self.storage, self.config, self._observer)
         reads = ReadDesk(table, self.storage, self.config)
         polls = LongPollDesk(table, self.storage, self.config, lambda: int(wall_clock() * 1000))
@@ -162,7 +161,11 @@ class Bookie:
             if on_started is not None:
                 on_started()
 
-        self.storage.open(serve, self._space_changed)
+        try:
+            self.storage.open(serve, self._space_changed)
+        except StorageError:
+            self.state = BookieState.STOPPED
+            raise
 
     def shutdown(self, on_stopped: Callable[[], None] | None = None) -> None:
         """Stop accepting requests, answer those that wait, save everything, then call ``on_stopped``."""
@@ -190,11 +193,7 @@ class Bookie:
         self._forget()
         report = self.storage.crash(mode)
         if self._observer is not None:
-            for ledger_id, entry_id in report.entries_lost:
-                self._observer.entry_lost(ledger_id, entry_id, "not durable at the crash")
-            for ledger_id in report.fences_forgotten:
-                self._observer.fence_forgotten(ledger_id, "neither replayed nor kept by a checkpoint")
-            self._observer.crashed(False, f"{mode.name.lower()}: {report}")  # noqa: FBT003
+            tell_of_crash(self._observer, mode, report)
 
     def _forget(self) -> None:
         self._accepts = False

@@ -105,8 +105,11 @@ class GarbageCollector:
     # ---------------------------------------------------------------------------------------------------------- ledgers
 
     async def collect(self) -> list[int]:
-        """Remove ledgers that were deleted; returns them, ascending. Raises what the metadata store raises."""
-        stored = self._bookie.ledger_ids()
+        """Remove ledgers that were deleted; returns them, ascending. A bookie that does not run has none.
+
+        Raises what the metadata store and the storage raise.
+        """
+        stored = self._ledger_ids()
         if not stored:
             return []
         known = {ledger_id async for ledger_id in self._metadata.list_ledgers()}
@@ -124,7 +127,7 @@ class GarbageCollector:
     async def collect_overreplicated(self) -> list[int]:
         """Remove closed ledgers that other bookies keep and this one need not; returns them, ascending.
 
-        Nothing is removed where the metadata store has no room for locks. Raises what the metadata store raises.
+        Nothing is removed where the metadata store has no room for locks. Raises as :meth:`collect`.
         """
         if not isinstance(self._metadata, HasNodeTree):
             return []
@@ -137,7 +140,7 @@ class GarbageCollector:
             rng=random.Random(0),  # noqa: S311  the same
         )
         removed = []
-        for ledger_id in self._bookie.ledger_ids():
+        for ledger_id in self._ledger_ids():
             if not await self._is_overreplicated(ledger_id) or not await locks.block(ledger_id):
                 continue
             try:
@@ -167,6 +170,10 @@ class GarbageCollector:
             if wait_s > 0:
                 await asyncio.sleep(wait_s)
         return (await self._metadata.read_ledger(ledger_id)).metadata
+
+    def _ledger_ids(self) -> list[int]:
+        """Those of the bookie; a store that is being opened, or is closed, knows of none."""
+        return self._bookie.ledger_ids() if self._bookie.state is BookieState.RUNNING else []
 
     def _removes(self, ledger_id: int) -> bool:
         if self._bookie.state is not BookieState.RUNNING or not self._bookie.delete_ledger(ledger_id):

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
-__all__ = ["BookieObserver"]
+from simbookie.storage.base import CrashMode, CrashReport
+
+__all__ = ["BookieObserver", "tell_of_crash"]
 
 
 class BookieObserver(Protocol):
@@ -57,3 +59,12 @@ class BookieObserver(Protocol):
     def restarted(self, incarnation: int, detail: str) -> None:
         """The bookie serves again; ``incarnation`` counts its starts, the first (which is not reported) being 1."""
         ...
+
+
+def tell_of_crash(observer: BookieObserver, mode: CrashMode, report: CrashReport) -> None:
+    """Tell what a crash destroyed, then of the crash."""
+    for ledger_id, entry_id in report.entries_lost:
+        observer.entry_lost(ledger_id, entry_id, "not durable at the crash")
+    for ledger_id in report.fences_forgotten:
+        observer.fence_forgotten(ledger_id, "neither replayed nor kept by a checkpoint")
+    observer.crashed(False, f"{mode.name.lower()}: {report}")  # noqa: FBT003

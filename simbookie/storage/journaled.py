@@ -256,8 +256,14 @@ class JournaledStorage:
             journal.drain(drained)
 
     def crash(self, mode: CrashMode) -> CrashReport:
-        """Die. The report names what no journal has; of that the store may have some after all."""
-        assert self.checkpoints is not None, "the storage is not open"
+        """Die. The report names what no journal has; of that the store may have some after all.
+
+        Of a storage that is not open the disks lose what was written to them, and there is nothing to tell.
+        """
+        if self.checkpoints is None:
+            for disk in self._disks():
+                disk.crash(mode)
+            return CrashReport()
         self._cancel_timers()
         self.checkpoints.crash()
         unsynced = [key for journal in self.journals for key in journal.crash()]

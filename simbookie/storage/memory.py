@@ -29,6 +29,7 @@ from simbookie.storage.base import (
     SpaceListener,
 )
 from simbookie.storage.compaction.kinds import CompactionKind
+from simbookie.storage.filled import FilledCapacity
 from simbookie.storage.group_commit import GroupCommit, JournalConfig
 from simbookie.storage.known import lac_of
 from simbookie.storage.runs import EntryRuns
@@ -181,6 +182,7 @@ class MemoryStorage:
         self._instant: GroupCommit[_Record] | None = None
         self._on_space: SpaceListener | None = None
         self._set_capacity(self.config.capacity_bytes)
+        self._filled = FilledCapacity(self.config.capacity_bytes, self._set_capacity)
         self._reset()
 
     def _reset(self) -> None:
@@ -460,9 +462,7 @@ class MemoryStorage:
 
     def fill(self, left: int) -> Callable[[], None]:
         """Have other data fill the disk up to ``left`` bytes; returns what removes that."""
-        before = self._capacity
-        self._set_capacity(min(before, self._used + left))
-        return lambda: self._set_capacity(before)
+        return self._filled.fill(self._used + left)
 
     def _set_capacity(self, capacity_bytes: int) -> None:
         self._capacity = capacity_bytes

@@ -24,6 +24,7 @@ from simbookie.observer import BookieObserver
 from simbookie.server import BookieServer, ServerConfig
 from simbookie.start_checks import StartChecks
 from simbookie.storage.base import CrashMode, LedgerStorage, StorageError
+from simbookie.storage.journaled import JournaledStorage
 from simbookie.storage.memory import MemoryStorage, RecordLog
 from simbookie.world.calls import RequestMessage, ResponseMessage
 from simbookie.world.connection_end import ConnectionEnd
@@ -50,7 +51,8 @@ class BookieHost(Host):
     ``open_session`` is what :class:`~simbookie.world.metadata.SimulatedMetadataStore` takes. With ``server`` the bookie is served
     over streams, with these limits; otherwise its requests are objects (:class:`~simbookie.world.transport.SimulatedTransport`).
     With ``garbage`` it collects its garbage; ``requests`` hears of every request and answer. ``start_checks`` makes what sees to
-    it that the bookie and its data belong together, in each life: a bookie that is refused does not start, and its process ends.
+    it that the bookie and its data belong together, in each life. A bookie that is refused, or whose storage fails before it
+    serves, does not start, and its process ends.
     """
 
     def __init__(
@@ -113,6 +115,8 @@ class BookieHost(Host):
         self._registered.clear()
         if self.bookie.state not in (BookieState.NEW, BookieState.STOPPED):
             self.bookie.crash(mode)
+        elif isinstance(self.storage, JournaledStorage):
+            self.storage.crash(mode)  # what was written at the start, and not synced
 
     def restart(self) -> None:
         """Start the bookie again after a crash, with what its storage has kept."""
@@ -136,6 +140,7 @@ class BookieHost(Host):
         await store.aclose()
 
     def _boot(self) -> None:
+        self._starts_before = self.bookie.incarnation
         self._registration_changed = asyncio.Event()
         self.world.loop.call_soon(self._start, context=self.process.context())
 
@@ -156,10 +161,7 @@ class BookieHost(Host):
             try:
                 await checks.verify()
             except StorageError as error:
-                self.refusal = str(error)
-                if self._observer is not None:
-                    self._observer.crashed(True, f"it does not start: {error}")  # noqa: FBT003
-                self.crash()
+                self._refuse(error)
                 return
             except BookKeeperError:
                 await asyncio.sleep(_CHECK_AGAIN_S)
@@ -167,6 +169,13 @@ class BookieHost(Host):
                 break
         self._checks = checks
         self._serve()
+
+    def _refuse(self, error: StorageError) -> None:
+        """End the process of a bookie that cannot start."""
+        self.refusal = str(error)
+        if self.bookie.incarnation == self._starts_before and self._observer is not None:
+            self._observer.crashed(True, f"it does not start: {error}")  # noqa: FBT003
+        self.crash()
 
     async def _before_serving(self) -> None:
         """What has to be done when the bookie has started, before it takes a request."""
@@ -181,7 +190,10 @@ class BookieHost(Host):
 
     def _serve(self) -> None:
         if self._server_config is None:
-            self.bookie.start(self._serve_objects)
+            try:
+                self.bookie.start(self._serve_objects)
+            except StorageError as error:
+                self._refuse(error)
         else:
             self.world.loop.create_task(
                 self._serve_streams(self._server_config),
@@ -198,8 +210,12 @@ class BookieHost(Host):
             )
 
     async def _serve_objects_later(self) -> None:
-        await self._before_serving()
-        self._take_objects()
+        try:
+            await self._before_serving()
+        except StorageError as error:
+            self._refuse(error)
+        else:
+            self._take_objects()
 
     def _take_objects(self) -> None:
         self.world.network.listen(self.process, self._accept)
@@ -221,8 +237,12 @@ class BookieHost(Host):
         )
         if self.before_serving is not None or self._checks is not None:
             self.server.before_serving = self._before_serving
-        await self.server.start()
-        self._register()
+        try:
+            await self.server.start()
+        except StorageError as error:
+            self._refuse(error)
+        else:
+            self._register()
 
     def _register(self) -> None:
         world, process = self.world, self.process

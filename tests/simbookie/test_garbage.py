@@ -56,6 +56,21 @@ async def test_a_ledger_missed_by_the_listing_is_looked_up_before_it_goes(kit: A
     await store.aclose()
 
 
+@pytest.mark.rule("D12")
+async def test_a_bookie_that_does_not_run_has_no_garbage(kit: Any) -> None:
+    store = MemoryMetadataService().session(rng=Random(1))
+    bench = kit.Bench()
+    await bench.ask(kit.add(1, 0))
+    collector = GarbageCollector(bench.bookie, store)
+    bench.bookie.crash()
+    assert await collector.collect() == []
+    assert await collector.collect_overreplicated() == []
+    await collector.run_once()
+    bench.bookie.start()
+    assert await collector.collect() == [1]
+    await store.aclose()
+
+
 def test_so_many_ledgers_are_looked_up_in_a_second(kit: Any, virtually: Virtually) -> None:
     async def story() -> None:
         store = MemoryMetadataService().session(rng=Random(1))

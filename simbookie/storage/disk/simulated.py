@@ -26,6 +26,7 @@ from simbookie.storage.base import Capacity, CrashMode, DurableCallback, NoSpace
 from simbookie.storage.disk.base import AnyBytes, FileExists, NoSuchFile, checked_path, folder_of
 from simbookie.storage.disk.faults import DiskFault, DiskFaultKind, DiskFaults, DiskOperation
 from simbookie.storage.disk.pages import PAGE_SIZE, Pages
+from simbookie.storage.filled import FilledCapacity
 
 __all__ = ["DiskCosts", "SimulatedDisk", "SimulatedFile"]
 
@@ -91,7 +92,8 @@ class SimulatedDisk:
         #: What every sync, and every read of a cold page, takes beyond its costs, in seconds; may be changed at any time.
         self.stall_s = 0.0
         self._rng = rng
-        self._capacity = capacity_bytes
+        self._set_capacity(capacity_bytes)
+        self._filled = FilledCapacity(capacity_bytes, self._set_capacity)
         self._sync_covers_names = sync_covers_names
         self._names: dict[str, Pages] = {}
         self._durable_names: dict[str, Pages] = {}
@@ -239,12 +241,10 @@ class SimulatedDisk:
 
     def fill(self, left: int) -> Callable[[], None]:
         """Have other data fill the disk up to ``left`` bytes; returns what removes that."""
-        before, self._capacity = self._capacity, min(self._capacity, self._used() + left)
+        return self._filled.fill(self._used() + left)
 
-        def empty() -> None:
-            self._capacity = before
-
-        return empty
+    def _set_capacity(self, capacity_bytes: int) -> None:
+        self._capacity = capacity_bytes
 
     def wipe(self) -> None:
         """Lose everything, as a replaced disk does. Only while no storage has it open."""
