@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol
 from scenarios.plan import faults
 from scenarios.plan.model import Step
 from scenarios.plan.words import member_of, print_fields
+from scenarios.playing.in_force import InForce
 from scenarios.playing.ledgers import PlayedLedgers
 from scenarios.playing.matching import traffic_match
 from scenarios.recording.recorders import Recorder
@@ -64,6 +65,7 @@ class Acts(ABC):
         #: Steps that could not be taken.
         self.problems: list[str] = []
         self._lasting: dict[str, _Lasting] = {}
+        self._in_force = InForce()
         self._counts: Counter[str] = Counter()
         self._acts: Final = self.acts()
 

@@ -17,8 +17,9 @@ from scenarios.playing.matching import metadata_action, metadata_match, traffic_
 from scenarios.recording.recorders import BookieRecorder
 from scenarios.stage import Stage
 from scenarios.stage_cookies import StageCookies
+from simbookie.bookie import BookieState
 from simbookie.garbage import GarbageCollector
-from simbookie.storage.base import CrashMode, LedgerStorage
+from simbookie.storage.base import CrashMode, LedgerStorage, StorageError
 from simbookie.storage.compaction.kinds import CompactionKind
 from simbookie.storage.journaled import JournaledStorage
 from simbookie.storage.memory import MemoryStorage
@@ -84,14 +85,18 @@ class WorldActs(Acts):
 
     def can_begin(self, fault: faults.Fault) -> bool:
         """See there."""
-        if isinstance(fault, faults.Crash | faults.Wipe):
+        if isinstance(fault, faults.Crash | faults.ReadOnly):
             return self._stage.bookies[fault.host].is_alive
-        if isinstance(fault, faults.ReadOnly | faults.Limbo):
-            return self._stage.bookies[fault.host].is_alive
+        if isinstance(fault, faults.Wipe | faults.Limbo):
+            return self._runs(fault.host)
         if isinstance(fault, faults.Pause):
             host = self._world.hosts.get(fault.host)
             return host is not None and host.is_alive and not host.is_paused
         return True
+
+    def _runs(self, host: str) -> bool:
+        """Whether a bookie has started: one that checks what it has, or replays, can tell nothing of it yet."""
+        return self._stage.bookies[host].bookie.state is BookieState.RUNNING
 
     def end_all(self) -> None:
         """See there; nothing more becomes late, either."""
@@ -132,15 +137,11 @@ class WorldActs(Acts):
         return unblock
 
     def _weather(self, fault: faults.LinkWeather) -> Undo:
-        links = [self._world.network.link(*way) for way in directions(fault.host, fault.other, fault.way)]
-        for link in links:
-            link.config = fault.network
-
-        def clear() -> None:
-            for link in links:
-                link.config = None
-
-        return clear
+        ends = []
+        for way in directions(fault.host, fault.other, fault.way):
+            link = self._world.network.link(*way)
+            ends.append(self._in_force.begin(("weather", *way), partial(setattr, link, "config"), fault.network, None))
+        return lambda: [end() for end in ends]
 
     def _cut_after(self, fault: faults.CutAfter) -> Undo:
         link = self._world.network.link(fault.host, fault.other)
@@ -153,12 +154,8 @@ class WorldActs(Acts):
 
     def _slow_reader(self, fault: faults.SlowReader) -> Undo:
         link = self._world.network.link(fault.other, fault.host)
-        link.read_rate = fault.bandwidth
-
-        def end() -> None:
-            link.read_rate = None
-
-        return end
+        what = "reading", fault.other, fault.host
+        return self._in_force.begin(what, partial(setattr, link, "read_rate"), fault.bandwidth, None)
 
     # Hosts -------------------------------------------------------------------------------------------------------
 
@@ -243,9 +240,7 @@ class WorldActs(Acts):
 
     def _clock_drift(self, fault: faults.ClockDrift) -> Undo:
         clock = self._world.wall_clock(fault.host)
-        before = clock.rate
-        clock.run_at(fault.rate)
-        return lambda: clock.run_at(before)
+        return self._in_force.begin(("clock", fault.host), clock.run_at, fault.rate, 1.0)
 
     def _disable_changes(self, fault: faults.DisableChanges) -> Undo:
         disabled = self._stage.without_changes
@@ -259,22 +254,13 @@ class WorldActs(Acts):
     # Bookies -----------------------------------------------------------------------------------------------------
 
     def _read_only(self, fault: faults.ReadOnly) -> Undo:
-        bookie = self._stage.bookies[fault.host].bookie
-        bookie.set_read_only(True)
-        return lambda: bookie.set_read_only(False)
+        set_read_only = self._stage.bookies[fault.host].bookie.set_read_only
+        return self._in_force.begin(("mode", fault.host), set_read_only, True, False)  # noqa: FBT003
 
     def _disk_slow(self, fault: faults.DiskSlow) -> Undo:
         storage = self._stage.bookies[fault.host].storage
-        if isinstance(storage, MemoryStorage):
-            storage.stall(fault.by_s)
-            return partial(storage.stall, 0.0)
-        disk = disk_of(storage)
-        disk.stall_s = fault.by_s
-
-        def end() -> None:
-            disk.stall_s = 0.0
-
-        return end
+        stall = storage.stall if isinstance(storage, MemoryStorage) else partial(setattr, disk_of(storage), "stall_s")
+        return self._in_force.begin(("disk", fault.host), stall, fault.by_s, 0.0)
 
     def _disk_full(self, fault: faults.DiskFull) -> Undo:
         bookie = self._stage.bookies[fault.host]
@@ -289,11 +275,16 @@ class WorldActs(Acts):
         return end
 
     def _limbo(self, fault: faults.Limbo) -> Undo | None:
-        ledger_id, host = self._ledgers.ids.get(fault.ledger), self._stage.bookies[fault.host]
+        ledger_id, bookie = self._ledgers.ids.get(fault.ledger), self._stage.bookies[fault.host].bookie
         if ledger_id is None:
             return None
-        host.bookie.set_limbo(ledger_id, in_limbo=True)
-        return lambda: host.bookie.set_limbo(ledger_id, in_limbo=False) if host.is_alive else None
+
+        def set_limbo(in_limbo: bool) -> None:  # noqa: FBT001  the value is the meaning
+            with suppress(StorageError):  # a full disk keeps it as it is
+                if self._runs(fault.host):
+                    bookie.set_limbo(ledger_id, in_limbo=in_limbo)
+
+        return self._in_force.begin(("limbo", fault.host, ledger_id), set_limbo, True, False)  # noqa: FBT003
 
     def _alter(self, fault: faults.Alter) -> None:
         self._damage(fault, "altered", partial(alter_entries, byte=fault.byte))
@@ -306,7 +297,7 @@ class WorldActs(Acts):
     ) -> None:
         """Damage copies of entries; checkers count each as lost."""
         ledger_id, host = self._ledgers.ids.get(fault.ledger), self._stage.bookies[fault.host]
-        if ledger_id is None or not host.is_alive:
+        if ledger_id is None or not self._runs(fault.host):
             return
         storage, observer = host.storage, BookieRecorder(self._stage.recorder, fault.host)
         if storage.ledger(ledger_id) is None:
@@ -327,7 +318,7 @@ class WorldActs(Acts):
         host = self._stage.bookies[fault.host]
         storage = host.storage
         assert isinstance(storage, JournaledStorage), "the plan has seen to it"
-        if host.is_alive and storage.garbage is not None and not storage.garbage.is_running:
+        if self._runs(fault.host):
             major = frozenset({CompactionKind.MAJOR})
             host.spawn(_compacted, storage, major, name=f"compaction of {fault.host}")
 
@@ -351,14 +342,15 @@ class WorldActs(Acts):
 
 
 async def _collected(collect: Callable[[], Awaitable[list[int]]]) -> None:
-    """Collect once. A bookie whose metadata service fails collects nothing and tries again at its next turn."""
-    with suppress(BookKeeperError):
+    """Collect once. A bookie whose metadata service or disk fails collects nothing and tries again at its next turn."""
+    with suppress(BookKeeperError, StorageError):
         await collect()
 
 
 async def _compacted(storage: JournaledStorage, kinds: frozenset[CompactionKind]) -> None:
-    """Compact once, as code of the bookie."""
-    storage.collect_garbage(lambda _token, _error: None, None, is_forced=True, kinds=kinds)
+    """Compact once, as code of the bookie, unless it does."""
+    if storage.garbage is not None and not storage.garbage.is_running:
+        storage.collect_garbage(lambda _token, _error: None, None, is_forced=True, kinds=kinds)
 
 
 def _restart(bookie: BookieHost) -> None:

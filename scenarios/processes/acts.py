@@ -77,14 +77,8 @@ class ProcessActs(Acts):
 
     def _weather(self, fault: faults.LinkWeather) -> Undo:
         ways = self._ways(directions(fault.host, fault.other, fault.way))
-        for way in ways:
-            way.weather = fault.network
-
-        def clear() -> None:
-            for way in ways:
-                way.weather = None
-
-        return clear
+        ends = [self._in_force.begin(way, partial(setattr, way, "weather"), fault.network, None) for way in ways]
+        return lambda: [end() for end in ends]
 
     def _reset(self, fault: faults.Reset) -> None:
         for link in self._stage.links_between(fault.host, fault.other):

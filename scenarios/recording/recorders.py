@@ -195,7 +195,7 @@ class BookieRecorder:
     ) -> None:
         self._source_of = source_of
         self._cookie = cookie
-        #: Whether its last life ended otherwise than in order.
+        #: Whether it ended otherwise than in order since it served last.
         self.was_killed = False
         self._recorder = recorder
         self._actor = bookie_id
@@ -245,7 +245,7 @@ class BookieRecorder:
 
     def crashed(self, clean: bool, detail: str) -> None:  # noqa: FBT001
         """Record BK_CRASH."""
-        self.was_killed = not clean
+        self.was_killed |= not clean  # one that did not start, after it had been killed, did not mend that
         self._recorder.record(Kind.BK_CRASH, self._actor, clean=clean, detail=detail)
 
     def restarted(self, incarnation: int, detail: str) -> None:
@@ -253,6 +253,7 @@ class BookieRecorder:
         self._recorder.record(
             Kind.BK_RESTART, self._actor, incarnation=incarnation, detail=detail, cookie=self._cookie()
         )
+        self.was_killed = False
 
 
 AnyWriter = LedgerWriter | AdvancedLedgerWriter

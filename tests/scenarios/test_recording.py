@@ -250,6 +250,20 @@ def test_what_a_recovery_concludes(notes: Notes) -> None:
     ]
 
 
+def test_a_start_that_was_refused_does_not_mend_that_a_bookie_was_killed(notes: Notes) -> None:
+    bookie = BookieRecorder(notes.recorder, "b0")
+    known = [bookie.was_killed]
+    bookie.crashed(False, "power")
+    known.append(bookie.was_killed)
+    bookie.crashed(True, "it does not start: no room")
+    known.append(bookie.was_killed)
+    bookie.restarted(2, "replayed")
+    known.append(bookie.was_killed)
+    bookie.crashed(True, "orderly shutdown")
+    known.append(bookie.was_killed)
+    assert known == [False, True, True, False, False]
+
+
 def test_what_happens_inside_a_bookie(notes: Notes) -> None:
     bookie = BookieRecorder(notes.recorder, "b0")
     bookie.entry_stored(LEDGER, 5, entry(5, b"five", lac=3, length=44), True, "writer")
