@@ -15,9 +15,9 @@ from typing import Final
 from bkclient.wire.availability import encode_header, encode_runs
 from bkclient.wire.messages import EntryListRequest, EntryListResponse, Status
 from simbookie.config import BookieConfig
-from simbookie.ledgers import LedgerHandle, LedgerTable
+from simbookie.ledgers import LedgerHandle, LedgerTable, status_of
 from simbookie.reads import Respond
-from simbookie.storage.base import LedgerStorage
+from simbookie.storage.base import LedgerStorage, StorageError
 
 __all__ = ["EntryListDesk"]
 
@@ -62,8 +62,12 @@ class EntryListDesk:
         while self._queue and self._table.is_alive:
             handle = next(iter(self._queue))
             responds = self._queue.pop(handle)
-            firsts, lasts = self._runs(handle)
-            self._respond(handle, responds, [encode_runs(zip(firsts, lasts, strict=True))], len(firsts))
+            try:
+                firsts, lasts = self._runs(handle)
+            except StorageError as error:
+                self._fail(handle, responds, error)
+            else:
+                self._respond(handle, responds, [encode_runs(zip(firsts, lasts, strict=True))], len(firsts))
 
     def _work(self) -> None:
         if not self._is_working and self._queue:
@@ -77,8 +81,14 @@ class EntryListDesk:
         self._is_working = True
         handle = next(iter(self._queue))
         responds = self._queue.pop(handle)  # requests from now on must see what is stored from now on
-        firsts, lasts = self._runs(handle)
-        self._go_on(handle, responds, zip(firsts, lasts, strict=True), [], len(firsts))
+        try:
+            firsts, lasts = self._runs(handle)
+        except StorageError as error:
+            self._is_working = False
+            self._fail(handle, responds, error)
+            self._work()
+        else:
+            self._go_on(handle, responds, zip(firsts, lasts, strict=True), [], len(firsts))
 
     def _go_on(
         self, handle: LedgerHandle, responds: list[Respond], runs: zip[tuple[int, int]], pieces: list[bytes], count: int
@@ -98,6 +108,12 @@ class EntryListDesk:
         if self._table.handles.get(handle.ledger_id) is handle:
             return self._storage.entry_runs(handle.ledger_id)
         return array("q"), array("q")
+
+    def _fail(self, handle: LedgerHandle, responds: list[Respond], error: StorageError) -> None:
+        for respond in responds:
+            self.waiting -= 1
+            if self._table.is_alive:
+                respond(EntryListResponse(status_of(error), handle.ledger_id))
 
     def _respond(self, handle: LedgerHandle, responds: list[Respond], pieces: list[bytes], count: int) -> None:
         is_there = self._table.handles.get(handle.ledger_id) is handle

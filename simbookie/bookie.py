@@ -47,6 +47,7 @@ from simbookie.add_refusals import add_refusal, status_of_short_add, takes_high_
 from simbookie.add_room import AddRoom
 from simbookie.availability import EntryListDesk
 from simbookie.config import BookieConfig
+from simbookie.failures import failure_of
 from simbookie.ledgers import LedgerHandle, LedgerTable, LimboTold, status_of
 from simbookie.long_poll import LongPollDesk
 from simbookie.observer import BookieObserver, tell_of_crash
@@ -128,7 +129,7 @@ class Bookie:
             BookieInfoRequest: self._info,
             EntryListRequest: self._entry_list,
             AuthMessage: self._auth,
-            StartTlsRequest: self._start_tls,
+            StartTlsRequest: self._bad_request,
         }
 
     def __repr__(self) -> str:
@@ -291,11 +292,10 @@ class Bookie:
         """
         if not self._accepts:
             return
-        handler = self._handlers.get(type(request))
-        if handler is None:
-            respond(ErrorResponse(request.operation, Status.BAD_REQUEST))
-        else:
-            handler(request, respond, source)
+        try:
+            self._handlers.get(type(request), self._bad_request)(request, respond, source)
+        except StorageError as error:  # what had to be read, or let go, to look the ledger up
+            respond(failure_of(request, status_of(error)))
 
     def add(
         self, request: AddRequest, added: Callable[[Any, StorageError | None], None], token: Any, source: str
@@ -355,12 +355,17 @@ class Bookie:
 
     def _try_add(self, request: AddRequest, respond: Respond, source: str) -> Status | None:
         """Carry out an add: OK if it is stored, the status that it was answered with, none if it has to wait for room."""
-        status = self._check_and_store(request, respond, source)
+        status: Status | None
+        try:
+            status = self._check_and_store(request, respond, source)
+        except StorageError as error:
+            waits = isinstance(error, WriteCacheFull) and self.waiting_adds.wait_max_s > 0
+            status = None if waits else status_of(error)
         if status is not None and status is not _OK:
             respond(AddResponse(status, request.ledger_id, request.entry_id))
         return status
 
-    def _check_and_store(self, request: AddRequest, respond: Respond, source: str) -> Status | None:
+    def _check_and_store(self, request: AddRequest, respond: Respond, source: str) -> Status:
         table = self._table
         assert table is not None
         if self._read_only and not (request.high_priority and takes_high_priority(self.config, self.storage)):
@@ -375,33 +380,27 @@ class Bookie:
         if not isinstance(handle, LedgerHandle):
             return Status.FENCED if handle is Status.NO_LEDGER else handle
         refusal = add_refusal(request, handle, entry_id)
-        status = self._store(request, respond, ledger_id, entry_id, body) if refusal is _OK else refusal
-        if status is _OK:
-            if self._observer is not None:
-                self._observer.entry_stored(ledger_id, entry_id, body, request.recovery, source)
-            if lac > handle.lac:
-                table.advance_lac(handle, lac)
-        return status
+        if refusal is not _OK:
+            return refusal
+        self._store(request, respond, ledger_id, entry_id, body)
+        if self._observer is not None:
+            self._observer.entry_stored(ledger_id, entry_id, body, request.recovery, source)
+        if lac > handle.lac:
+            table.advance_lac(handle, lac)
+        return _OK
 
-    def _store(
-        self, request: AddRequest, respond: Respond, ledger_id: int, entry_id: int, body: bytes
-    ) -> Status | None:
-        """Hand the entry to the storage; the answer follows when it is safe, unless the status is an error, or none."""
+    def _store(self, request: AddRequest, respond: Respond, ledger_id: int, entry_id: int, body: bytes) -> None:
+        """Hand the entry to the storage; the answer follows when it is safe."""
         token = (respond, request, ledger_id, entry_id)
         is_observed = self._observer is not None and self.storage.acks_are_durable
-        try:
-            if request.write_flags & _DEFERRED_SYNC:
-                on_durable = self._deferred_entry_synced if is_observed else None
-                self.storage.add_entry(ledger_id, entry_id, body, on_durable, token, self._added)
-            else:
-                on_durable = self._added_and_synced if is_observed else self._added
-                self.storage.add_entry(ledger_id, entry_id, body, on_durable, token)
-        except StorageError as error:
-            waits = isinstance(error, WriteCacheFull) and self.waiting_adds.wait_max_s > 0
-            return None if waits else status_of(error)
+        if request.write_flags & _DEFERRED_SYNC:
+            on_durable = self._deferred_entry_synced if is_observed else None
+            self.storage.add_entry(ledger_id, entry_id, body, on_durable, token, self._added)
+        else:
+            on_durable = self._added_and_synced if is_observed else self._added
+            self.storage.add_entry(ledger_id, entry_id, body, on_durable, token)
         if not request.high_priority:
             self.add_room.pending += 1
-        return _OK
 
     def _added(self, token: tuple[Respond, AddRequest, int, int], error: StorageError | None) -> None:
         respond, request, _, _ = token
@@ -495,5 +494,5 @@ class Bookie:
     def _auth(self, _request: AuthMessage, respond: Respond, _source: str) -> None:
         respond(AuthMessage(_AUTH_DISABLED))
 
-    def _start_tls(self, request: StartTlsRequest, respond: Respond, _source: str) -> None:
+    def _bad_request(self, request: Request, respond: Respond, _source: str) -> None:
         respond(ErrorResponse(request.operation, Status.BAD_REQUEST))

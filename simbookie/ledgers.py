@@ -182,7 +182,10 @@ class LedgerTable:
             handle.fenced_by = source
             if self._observer is not None:
                 self._observer.fence_set(handle.ledger_id, source, False)  # noqa: FBT003
-        self._storage.fence(handle.ledger_id, self._fence_is_durable, handle)
+        try:
+            self._storage.fence(handle.ledger_id, self._fence_is_durable, handle)
+        except StorageError as error:
+            self._fence_is_durable(handle, error)
         if handle.polls:
             self._wake(handle, True)  # noqa: FBT003
 

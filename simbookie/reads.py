@@ -186,8 +186,11 @@ class ReadDesk:
     ) -> None:
         respond, request = token
         lac_body = None
-        if self._storage.ledger(request.ledger_id) is not None:
-            lac_body = self._storage.explicit_lac(request.ledger_id)
+        try:
+            if self._storage.ledger(request.ledger_id) is not None:
+                lac_body = self._storage.explicit_lac(request.ledger_id)
+        except StorageError as failure:
+            error = failure
         status = Status.OK
         if error is not None:
             status = status_of(error)

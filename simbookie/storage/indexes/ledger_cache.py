@@ -149,8 +149,8 @@ class LedgerCache:
         """Add a ledger, or give one another key; :class:`~simbookie.storage.indexes.index_file.HeaderFull` if it is too long."""
         IndexHeader(master_key).encode()
         if ledger_id not in self._ledgers:
+            self._add_handle(ledger_id, _Handle(IndexHeader(master_key)))  # for which there may be no room
             self._ledgers[ledger_id] = None
-            self._add_handle(ledger_id, _Handle(IndexHeader(master_key)))
         handle = self._handle(ledger_id)
         handle.header.master_key = master_key
         self._set_header_dirty(ledger_id, handle)
