@@ -51,7 +51,7 @@ class ObservedBookie(Bookie):
             arrival = left[1]
         else:
             arrival = self._requests.request_arrived(request, source)
-        super().submit(request, partial(self._respond, arrival, respond), source=source)
+        Bookie.submit(self, request, partial(self._respond, arrival, respond), source=source)
 
     def _respond(self, arrival: Any, respond: Respond, response: Response) -> None:
         self._requests.request_answered(arrival, response.status)

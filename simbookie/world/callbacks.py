@@ -12,9 +12,9 @@ from collections.abc import Coroutine
 from contextvars import Context, copy_context
 from typing import Any, TypeVar
 
-from simbookie.world.process import Process, current_process
+from simbookie.world.process import Process, ProcessState, current_process
 
-__all__ = ["NumberedFuture", "NumberedTask", "OwnedHandle", "OwnedTimer"]
+__all__ = ["NumberedFuture", "NumberedTask", "OwnedHandle", "OwnedTimer", "described", "owner_of"]
 
 T = TypeVar("T")
 
@@ -28,6 +28,8 @@ class OwnedHandle(Handle):
     _context: Context
     _callback: Any
     _args: Any
+    # Of the debug mode, which there is not.
+    _repr = _source_traceback = None
 
     def __init__(
         self, callback: object, args: tuple[Any, ...], loop: asyncio.AbstractEventLoop, context: Context | None
@@ -40,7 +42,6 @@ class OwnedHandle(Handle):
         self._callback = callback
         self._args = args
         self._cancelled = False
-        self._repr = self._source_traceback = None
         self.process = context.get(current_process)
 
 
@@ -56,6 +57,7 @@ class OwnedTimer(TimerHandle):
     _cancelled: bool
     _loop: asyncio.AbstractEventLoop
     _scheduled: bool
+    _repr = _source_traceback = None  # as above
 
     def __init__(
         self,
@@ -72,7 +74,6 @@ class OwnedTimer(TimerHandle):
         self._callback = callback
         self._args = args
         self._cancelled = False
-        self._repr = self._source_traceback = None
         self._when = when
         self._scheduled = True
         self.process = context.get(current_process)
@@ -121,3 +122,25 @@ class NumberedTask(asyncio.Task[T]):
 
     def __hash__(self) -> int:
         return self.number
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.number} {self.get_name()}>"  # anyio asks for it with every cancellation
+
+
+def owner_of(process: Process | None) -> str:
+    """Whose something is, in messages."""
+    if process is None:
+        return "world"
+    return f"{process.host_name} (paused)" if process.state is ProcessState.PAUSED else process.host_name
+
+
+def described(task: NumberedTask[Any]) -> str:
+    """Whose task it is, its name, and where it waits."""
+    place: Any = task.get_coro()
+    program = getattr(place, "__qualname__", type(place).__name__)
+    frame = None
+    while place is not None:
+        frame = getattr(place, "cr_frame", None) or getattr(place, "gi_frame", None) or frame
+        place = getattr(place, "cr_await", None) or getattr(place, "gi_yieldfrom", None)
+    where = f" at {frame.f_code.co_qualname}, line {frame.f_lineno}" if frame is not None else ""
+    return f"{owner_of(task.process)}: {task.get_name()} ({program}){where}"

@@ -19,6 +19,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Coroutine
 from contextvars import Context
 from random import Random
@@ -73,7 +74,7 @@ class World:
         self._ends: dict[Process, asyncio.Future[None]] = {}
         self._is_closing = False
         #: The time of the loop when the clock was read last, and what it said.
-        self._clock = 0.0, 0
+        self._read_at, self._clock_us = 0.0, 0
 
     def __enter__(self) -> Self:
         return self
@@ -98,12 +99,12 @@ class World:
         Raises :class:`~simbookie.world.errors.WorldClosed` while the world is torn down: nothing that happens then is part of the
         run, and nothing must be recorded.
         """
-        if self._is_closing:
-            raise WorldClosed("the run is over")
         now = self.loop.now
-        if now != self._clock[0]:  # several events happen at each moment
-            self._clock = now, round(now * 1e6)
-        return self._clock[1]
+        if now != self._read_at:  # several events happen at each moment
+            if self._is_closing:
+                raise WorldClosed("the run is over")
+            self._read_at, self._clock_us = now, round(now * 1e6)
+        return self._clock_us
 
     def wall_clock(self, host_name: str) -> WallClock:
         """The time of day on a host, which may come later."""
@@ -160,7 +161,7 @@ class World:
 
     def close(self) -> None:
         """End the world. Idempotent. Whatever is suspended is unwound without an effect."""
-        self._is_closing = True
+        self._is_closing, self._read_at = True, math.nan
         try:
             self.loop.close()
         finally:

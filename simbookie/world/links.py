@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from simbookie.world.rng import split
+from simbookie.world.rng import chance
 from simbookie.world.schedule import Strand
 
 __all__ = ["Link", "NetworkConfig", "NetworkCounters", "TcpConfig", "TcpCounters"]
@@ -103,7 +103,7 @@ class Link:
     """The way from one host to another. ``config`` overrides the network's, while it is set."""
 
     __slots__ = (
-        *("_random", "_seed", "blocked", "config", "cut_after", "destination", "keep", "last_arrival", "read_rate"),
+        *("_seed", "blocked", "config", "cut_after", "destination", "keep", "last_arrival", "random", "read_rate"),
         *("read_until", "source", "strand", "waiters"),
     )
 
@@ -125,14 +125,13 @@ class Link:
         #: The order of messages; streams of bytes have orders of their own.
         self.strand = Strand(f"{source}>{destination}")
         self._seed = seed
-        self._random: Callable[[], float] | None = None
+        #: Its chance, from 0 to 1, once :meth:`begin` has made it: many links carry no message.
+        self.random: Callable[[], float] | None = None
 
-    @property
-    def random(self) -> Callable[[], float]:
-        """Its chance, from 0 to 1. The stream is made when it is first asked for: many links carry no message."""
-        if self._random is None:
-            self._random = split(self._seed, f"link {self.source}->{self.destination}").random
-        return self._random
+    def begin(self) -> Callable[[], float]:
+        """Make :attr:`random`."""
+        self.random = chance(self._seed, f"link {self.source}->{self.destination}")
+        return self.random
 
     def __repr__(self) -> str:
         return f"<Link {self.source}->{self.destination}{' blocked' if self.blocked else ''}>"

@@ -36,7 +36,7 @@ from itertools import count
 from typing import Any, Final, NoReturn, TypeVar, TypeVarTuple, Unpack
 
 from simbookie.collector_off import collector_off
-from simbookie.world.callbacks import NumberedFuture, NumberedTask, OwnedHandle, OwnedTimer
+from simbookie.world.callbacks import NumberedFuture, NumberedTask, OwnedHandle, OwnedTimer, described, owner_of
 from simbookie.world.connecting_loop import ConnectingLoop
 from simbookie.world.determinism import deterministic_anyio, forget_task
 from simbookie.world.errors import (
@@ -59,6 +59,8 @@ _RUNNING: Final = ProcessState.RUNNING
 _PAUSED: Final = ProcessState.PAUSED
 _KILLED: Final = ProcessState.KILLED
 
+_FOREVER: Final = math.inf
+
 #: Cancelled timers are swept out when there are more than this and they are the majority.
 _CANCELLED_TIMERS_MAX: Final = 100
 
@@ -80,6 +82,8 @@ class VirtualTimeLoop(ConnectingLoop):
 
     #: Tells patches of other libraries that real threads have no place here.
     is_virtual: Final = True
+    #: Says that it is not: a loop in virtual time has no debug mode. Every future asks, and this is no call of Python's.
+    get_debug = staticmethod(bool)
 
     _closed: bool
     _stopping: bool
@@ -134,9 +138,9 @@ class VirtualTimeLoop(ConnectingLoop):
         if self._closed:
             self._check_closed()
         timer = OwnedTimer(when, callback, args, self, context)
-        if when < math.inf:
+        if when < _FOREVER:
             heapq.heappush(self._timers, (when, next(self._numbers), timer))
-        elif when == math.inf:
+        elif when == _FOREVER:
             timer._scheduled = False  # noqa: SLF001  it will never be due
         else:
             raise ValueError(f"a timer needs a time, not {when}")
@@ -146,7 +150,12 @@ class VirtualTimeLoop(ConnectingLoop):
         self, delay: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
     ) -> TimerHandle:
         """Run ``callback`` in ``delay`` seconds."""
-        return self.call_at(self.now + delay, callback, *args, context=context)
+        when = self.now + delay
+        if self._closed or not when < _FOREVER:
+            return self.call_at(when, callback, *args, context=context)
+        timer = OwnedTimer(when, callback, args, self, context)  # as call_at(), whose call every timer would cost
+        heapq.heappush(self._timers, (when, next(self._numbers), timer))
+        return timer
 
     def deliver_at(
         self,
@@ -163,7 +172,7 @@ class VirtualTimeLoop(ConnectingLoop):
         """
         if self._closed:
             self._check_closed()
-        if self.schedule is None and strand.head is None and when < math.inf:
+        if self.schedule is None and strand.head is None and when < _FOREVER:
             heapq.heappush(self._timers, (when, next(self._numbers), OwnedTimer(when, callback, args, self, context)))
             return
         timer = StrandTimer(when, callback, args, self, context)
@@ -218,7 +227,7 @@ class VirtualTimeLoop(ConnectingLoop):
         For the world's own callbacks, when something arrives at a process. Nothing happens if the process was killed.
         """
         if process.state is _RUNNING and process.late is None:
-            process.context().run(callback, *args)
+            process.base.copy().run(callback, *args)
         elif process.state is _RUNNING and process.late is not None:
             process.late.append(OwnedHandle(callback, args, self, process.context()))
         elif process.state is _PAUSED:
@@ -254,7 +263,7 @@ class VirtualTimeLoop(ConnectingLoop):
 
     def pending_tasks(self) -> list[str]:
         """A description of each unfinished task of a living process, in the order of creation."""
-        return [_describe(task) for task in self._pending_tasks() if task.process is None or task.process.is_alive]
+        return [described(task) for task in self._pending_tasks() if task.process is None or task.process.is_alive]
 
     def _pending_tasks(self) -> list[NumberedTask[Any]]:
         tasks = [task for task in asyncio.all_tasks(self) if isinstance(task, NumberedTask)]
@@ -267,56 +276,47 @@ class VirtualTimeLoop(ConnectingLoop):
         with collector_off(), deterministic_anyio():
             super().run_forever()
 
-    def _run_once(self) -> None:
+    def _run_once(self) -> None:  # noqa: C901, PLR0912  calls to its parts would cost every callback
         """Run until stopped. asyncio asks for one iteration, and after each whether to stop; asking here saves it a call."""
+        ready, timers, afterwards = self._ready, self._timers, self.afterwards
         while True:
-            self._iterate()
+            self._iterations += 1
+            if not ready and not self._stopping:
+                self._advance()
+            elif timers and timers[0][0] <= self.now:
+                self._take_due()
+            after_step, schedule = self.after_step, self.schedule
+            for _ in range(len(ready)):
+                handle = ready.popleft()
+                if handle._cancelled:  # noqa: SLF001
+                    continue
+                process = handle.process
+                if process is not None:
+                    if process.state is not _RUNNING:
+                        (process.deferred if process.state is _PAUSED else self._graveyard).append(handle)
+                        continue
+                    if (process.late is not None or schedule is not None) and self._waits(process, handle):
+                        continue
+                self.steps += 1
+                try:
+                    handle._context.run(handle._callback, *handle._args)  # noqa: SLF001
+                    if after_step is not None:
+                        after_step(process)
+                    if afterwards:
+                        for look in afterwards:
+                            look()
+                        afterwards.clear()
+                except (SystemExit, KeyboardInterrupt):
+                    raise
+                except BaseException as error:  # noqa: BLE001  as asyncio's own handles do
+                    self._callback_failed(handle, error)
+            # a traceback of what a task raised may keep this frame, and a task must be destroyed as soon as nothing else
+            # refers to it
+            handle = None  # type: ignore[assignment]
+            if self._failures or self.steps > self.limits.steps:
+                self._give_up()
             if self._stopping:
                 return
-
-    def _iterate(self) -> None:
-        """Run what is ready; if nothing is, first jump to the next timer."""
-        ready, timers = self._ready, self._timers
-        self._iterations += 1
-        if not ready and not self._stopping:
-            self._advance()
-        elif timers and timers[0][0] <= self.now:
-            self._take_due()
-        after_step, afterwards, schedule = self.after_step, self.afterwards, self.schedule
-        for _ in range(len(ready)):
-            handle = ready.popleft()
-            if handle._cancelled:  # noqa: SLF001
-                continue
-            process = handle.process
-            if process is not None and process.state is not _RUNNING:
-                (process.deferred if process.state is _PAUSED else self._graveyard).append(handle)
-                continue
-            if (
-                process is not None
-                and (process.late is not None or schedule is not None)
-                and self._waits(process, handle)
-            ):
-                continue
-            self.steps += 1
-            try:
-                handle._context.run(handle._callback, *handle._args)  # noqa: SLF001
-                if after_step is not None:
-                    after_step(process)
-                if afterwards:
-                    self._look_afterwards()
-            except (SystemExit, KeyboardInterrupt):
-                raise
-            except BaseException as error:  # noqa: BLE001  as asyncio's own handles do
-                self._callback_failed(handle, error)
-        # a traceback of what a task raised may keep this frame, and a task must be destroyed as soon as nothing else refers to it
-        handle = None  # type: ignore[assignment]
-        if self._failures or self.steps > self.limits.steps:
-            self._give_up()
-
-    def _look_afterwards(self) -> None:
-        for look in self.afterwards:
-            look()
-        self.afterwards.clear()
 
     def _give_up(self) -> NoReturn:
         if self._failures:
@@ -392,8 +392,10 @@ class VirtualTimeLoop(ConnectingLoop):
     def _advance(self) -> None:
         """Move the clock to the next timer of anyone alive, and make ready what is due then."""
         timers = self._timers
-        while timers:
-            timer = timers[0][2]
+        while True:
+            if not timers:
+                raise Deadlock(f"nothing can happen any more at {self.now:.6f} s", self.pending_tasks())
+            when, _, timer = timers[0]
             if timer._cancelled:  # noqa: SLF001
                 self._cancelled_timers -= 1
             elif timer.process is not None and timer.process.state is _KILLED:
@@ -402,22 +404,25 @@ class VirtualTimeLoop(ConnectingLoop):
                 break
             timer._scheduled = False  # noqa: SLF001
             heapq.heappop(timers)
-        if not timers:
-            raise Deadlock(f"nothing can happen any more at {self.now:.6f} s", self.pending_tasks())
-        when = timers[0][0]
         if when > self.limits.seconds:
             raise TimeLimitReached(
                 f"nothing happens before {when:.6f} s, the limit is {self.limits.seconds} s", self.pending_tasks()
             )
         if when > self.now:  # noqa: PLR1730  max() is a call
             self.now = when
+        if type(timer) is OwnedTimer:  # as _take_due(), which has nothing more to do as a rule
+            heapq.heappop(timers)
+            timer._scheduled = False  # noqa: SLF001
+            self._ready.append(timer)
+            if not timers or timers[0][0] > self.now:
+                return
         self._take_due()
 
     def _callback_failed(self, handle: OwnedHandle | OwnedTimer, error: BaseException) -> None:
         if isinstance(error, self.expected):
             return
         name = getattr(handle._callback, "__qualname__", type(handle._callback).__name__)  # noqa: SLF001
-        self._failures.append((f"{_owner(handle.process)}: {name}", error))
+        self._failures.append((f"{owner_of(handle.process)}: {name}", error))
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         """Take note of an error: one that was reported here on purpose ends the run, as one that a callback raised does.
@@ -428,9 +433,9 @@ class VirtualTimeLoop(ConnectingLoop):
         if self._closed or not isinstance(error, BaseException) or isinstance(error, self.expected):
             return
         if future is None:
-            self._failures.append((f"{_owner(current_process.get())}: {context.get('message')}", error))
+            self._failures.append((f"{owner_of(current_process.get())}: {context.get('message')}", error))
         elif isinstance(future, NumberedTask):
-            self.unretrieved.append((f"{_owner(future.process)}: {future.get_name()}", error))
+            self.unretrieved.append((f"{owner_of(future.process)}: {future.get_name()}", error))
 
     # ---------------------------------------------------------------------------------------------- async generators
 
@@ -480,21 +485,3 @@ class VirtualTimeLoop(ConnectingLoop):
 
 def _nothing() -> None:
     """What is called at the end of a wait, which is no callback."""
-
-
-def _owner(process: Process | None) -> str:
-    if process is None:
-        return "world"
-    return f"{process.host_name} (paused)" if process.state is _PAUSED else process.host_name
-
-
-def _describe(task: NumberedTask[Any]) -> str:
-    """Whose task it is, its name, and where it waits."""
-    place: Any = task.get_coro()
-    program = getattr(place, "__qualname__", type(place).__name__)
-    frame = None
-    while place is not None:
-        frame = getattr(place, "cr_frame", None) or getattr(place, "gi_frame", None) or frame
-        place = getattr(place, "cr_await", None) or getattr(place, "gi_yieldfrom", None)
-    where = f" at {frame.f_code.co_qualname}, line {frame.f_lineno}" if frame is not None else ""
-    return f"{_owner(task.process)}: {task.get_name()} ({program}){where}"

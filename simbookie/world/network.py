@@ -32,7 +32,7 @@ from simbookie.world.connection_end import ConnectionEnd
 from simbookie.world.faults import Action, Delay, Duplicate, Fate, Interception, Interceptions, Interrupt, Match
 from simbookie.world.links import Link, NetworkConfig, NetworkCounters
 from simbookie.world.loop import VirtualTimeLoop
-from simbookie.world.process import KILLED, Process
+from simbookie.world.process import KILLED, RUNNING, Process
 
 __all__ = ["Accept", "Layer", "Network"]
 
@@ -326,7 +326,7 @@ class Network:
 
     def transmit(self, link: Link, end: ConnectionEnd, message: object) -> None:
         """Send ``message`` over ``link`` to ``end``; called by the end that sends."""
-        counters, random = self.counters, link.random
+        counters, random = self.counters, link.random or link.begin()
         counters.sent += 1
         config = link.config or self.config
         latency = config.latency_s + config.jitter_s * random()
@@ -340,7 +340,7 @@ class Network:
             if isinstance(action, Interrupt):
                 action.act()
                 return
-            if action is _DROP or action is _HOLD or (sender is not None and not sender.process.is_alive):
+            if action is _DROP or action is _HOLD or (sender is not None and sender.process.state is KILLED):
                 return
         if link.blocked:
             self._stop(link, end, message, latency)
@@ -419,7 +419,17 @@ class Network:
                 self.counters.duplicated += action.copies
                 for _ in range(action.copies):
                     self._deliver(link, end, message)
-        self._deliver(link, end, message)
+        process = end.process
+        is_plain = (
+            link.cut_after is None and link.read_rate is None and not (link.read_until or link.blocked or end.is_cut)
+        )
+        if is_plain and process.state is RUNNING and process.late is None:  # as _deliver(), whose calls all would cost
+            self.counters.delivered += 1
+            on_message = end.on_message
+            if on_message is not None:
+                process.base.copy().run(on_message, message)
+        else:
+            self._deliver(link, end, message)
 
     def _deliver(self, link: Link, end: ConnectionEnd, message: object) -> None:
         if link.blocked:

@@ -9,8 +9,8 @@ What frames have no room for does not pass.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+import math
+from typing import Any, Final
 
 from bkclient.errors import Code, IllegalOperation
 from bkclient.transport.request_stream import Handler, RequestStream
@@ -18,42 +18,54 @@ from bkclient.transport.stream_state import StreamState
 from bkclient.wire import v2
 from bkclient.wire.answers import check_answer
 from bkclient.wire.connection import Answer, ClientConnection
-from bkclient.wire.envelope import EncodedRequest
+from bkclient.wire.errors import FrameTooLarge
 from bkclient.wire.messages import AddRequest, ReadRequest, ReadResponse, Request, Response
 from simbookie.world.calls import RequestMessage, ResponseMessage
 from simbookie.world.connection_end import ConnectionEnd
 
 __all__ = ["ObjectConnection", "ObjectStream"]
 
+# Every message asks for these, and members of an enumeration take longer to find.
+_ESTABLISHED: Final = StreamState.ESTABLISHED
+_WORKING: Final = StreamState.WORKING
+
 
 class ObjectConnection(ClientConnection[Handler]):
     """A :class:`~bkclient.wire.connection.ClientConnection` whose buffers are messages."""
+
+    __slots__ = ("_unanswered",)
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         #: Requests of version 2 whose answer has not come: what comes twice is a copy.
         self._unanswered: set[int] = set()
 
-    def _encode(self, request: Request) -> EncodedRequest:
+    def send(self, request: Request, token: Handler, deadline: float = math.inf) -> tuple[Any, ...]:
+        """As there; the one buffer is a message."""
         txn_id = next(self._txn_ids)
+        assert txn_id > self._last_txn_id, "transaction ids ascend"
+        self._last_txn_id = txn_id
         size = len(request.header) + len(request.payload) if isinstance(request, AddRequest) else 0
-        if self.protocol_version == 2:
+        if size > self.frames.max_frame_size:
+            raise FrameTooLarge(size, self.frames.max_frame_size)
+        if self.protocol_version == 3:
+            self.outstanding.add(txn_id.to_bytes(8, "big"), (request, token, deadline, size))
+        else:
             _check_version_2(request)
             match = v2.match_of(request) or txn_id.to_bytes(8, "big")
+            self.outstanding.add(match, (request, token, deadline, size))
             self._unanswered.add(txn_id)
-        else:
-            match = txn_id.to_bytes(8, "big")
-        message: object = RequestMessage(txn_id, request)
-        return EncodedRequest(txn_id, match, (message,), size)  # type: ignore[arg-type]  # what is sent instead of bytes
+        self.load.put_on(size)
+        return (RequestMessage(txn_id, request),)
 
-    def received(self, message: ResponseMessage) -> Iterator[Answer[Handler]]:
+    def received(self, message: ResponseMessage) -> tuple[Answer[Handler], ...]:
         """The answer in a message, if it belongs to an outstanding request."""
         response = message.response
         if self.protocol_version == 3:
             match = message.call_id.to_bytes(8, "big")
         else:
             if message.call_id not in self._unanswered:
-                return  # a copy
+                return ()  # a copy
             self._unanswered.remove(message.call_id)
             match = v2.match_of(message.request) or message.call_id.to_bytes(8, "big")
             response = _as_version_2_has_it(response)
@@ -62,10 +74,10 @@ class ObjectConnection(ClientConnection[Handler]):
             self.changed.append(match)
         if entry is None:
             self.unmatched_answers += 1
-            return
+            return ()
         self.load.take_off(entry[3])
         check_answer(entry[0], response)
-        yield entry[0], entry[1], response.status, None if isinstance(entry[0], AddRequest) else response
+        return ((entry[0], entry[1], response.status, None if isinstance(entry[0], AddRequest) else response),)
 
 
 def _check_version_2(request: Request) -> None:
@@ -100,7 +112,8 @@ class ObjectStream(RequestStream):
         self._owner.connected(self, end.peer_name)
 
     def _received(self, message: ResponseMessage) -> None:
-        if not self._stands:
+        state = self.state
+        if state is not _WORKING and state is not _ESTABLISHED:
             return
         self._answered(self.connection.received(message))
         if self._owner.lanes.need_care:
@@ -108,7 +121,8 @@ class ObjectStream(RequestStream):
 
     def _flush(self) -> None:
         messages, self.buffers = self.buffers, []
-        if self._stands:
+        state = self.state
+        if state is _WORKING or state is _ESTABLISHED:
             send = self._end.send
             for message in messages:
                 send(message)

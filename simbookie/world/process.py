@@ -46,7 +46,7 @@ class Process:
     it said last.
     """
 
-    __slots__ = ("_base", "deferred", "host_name", "incarnation", "late", "state", "turn")
+    __slots__ = ("base", "deferred", "host_name", "incarnation", "late", "state", "turn")
 
     def __init__(self, host_name: str, incarnation: int = 1) -> None:
         self.host_name = host_name
@@ -55,8 +55,9 @@ class Process:
         self.deferred: list[Handle] = []
         self.late: list[Handle] | None = None
         self.turn = 0
-        self._base = Context()
-        self._base.run(current_process.set, self)
+        #: What its contexts are copies of; nothing runs in it.
+        self.base = Context()
+        self.base.run(current_process.set, self)
 
     def __repr__(self) -> str:
         return f"<Process {self.host_name}#{self.incarnation} {self.state.name}>"
@@ -73,7 +74,7 @@ class Process:
 
     def context(self) -> Context:
         """A new context in which the process is the current one, for a task or callback of it."""
-        return self._base.copy()
+        return self.base.copy()
 
 
 current_process: ContextVar[Process | None] = ContextVar("current_process", default=None)

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Final
 
 from simbookie.world.links import TcpConfig, TcpCounters
 from simbookie.world.process import Process
-from simbookie.world.rng import split
+from simbookie.world.rng import chance
 from simbookie.world.tcp_listening import Listening
 from simbookie.world.tcp_socket import Address, Socket
 
@@ -260,10 +260,10 @@ class Tcp:
 
     def chance_of(self, link: Link) -> Callable[[], float]:
         """The stream of chance of what travels over ``link``."""
-        chance = self._chances.get(link)
-        if chance is None:
-            chance = self._chances[link] = split(self._seed, f"tcp {link.source}->{link.destination}").random
-        return chance
+        draw = self._chances.get(link)
+        if draw is None:
+            draw = self._chances[link] = chance(self._seed, f"tcp {link.source}->{link.destination}")
+        return draw
 
     def free_port(self, host: str) -> int:
         """An unused port; they are given out in order, and never twice."""

@@ -75,16 +75,20 @@ class _ToldLoad(Load):
         self._tell = tell
 
     def put_on(self, size: int) -> None:
-        super().put_on(size)
-        if not self._changed:
+        self.requests += 1  # in place of the call
+        self.bytes += size
+        assert self.requests > 0 <= size, "a load is never negative"
+        changed = self._changed
+        if not changed:
             self._tell()
-        self._changed[self] = None
+        changed[self] = None
 
     def take_off(self, size: int, requests: int = 1) -> None:
-        super().take_off(size, requests)
-        if not self._changed:
+        Load.take_off(self, size, requests)
+        changed = self._changed
+        if not changed:
             self._tell()
-        self._changed[self] = None
+        changed[self] = None
 
 
 class _ObjectConnector:
