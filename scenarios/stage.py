@@ -12,7 +12,7 @@ from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from contextvars import Context
-from functools import partial
+from functools import lru_cache, partial
 from random import Random
 from typing import Any, Final
 
@@ -68,6 +68,9 @@ _LIKE_BOOKKEEPER: Final = BookieConfig(error_waits_for_fence=False, long_polls_w
 _META_CAS: Final = Kind.META_CAS
 _APP_ACK: Final = Kind.APP_ACK
 _WAYS: Final = {">": "to", "<": "from", "><": "both"}
+#: What so many configurations of clients say about connections is remembered; nearly all runs have one of a few.
+_CONFIGS_MAX: Final = 64
+_transport_config: Final = lru_cache(_CONFIGS_MAX)(TcpTransportConfig.of_client)
 
 
 class ClientProcess(HostedProcess):
@@ -114,9 +117,11 @@ class Stage:
         self._interceptions: list[Interception[Any]] = []
         self._ensembles: dict[int, tuple[str, ...]] = {}
         self._acknowledged: dict[int, int] = {}
-        self._known_config: tuple[ClientConfig, TcpTransportConfig] | None = None
         self._watchers: dict[Callable[[Event], bool], Callable[[], object]] = {}
-        recorder.history.listeners.append(self._on_event)
+        #: Who waits for acknowledgements: ledger, entry, and what is called.
+        self._awaiting: list[tuple[int, int, Callable[[], object]]] = []
+        recorder.history.listen([_META_CAS], self._on_cas)
+        recorder.history.listen([_APP_ACK], self._on_ack)
         self._transports: dict[Process | None, TcpTransport] = {}
         if conditions.tcp is not None:
             world.loop.after_step = self._check_transport_of
@@ -136,7 +141,7 @@ class Stage:
         """A client of the process on ``host``; its application records in ``log``. ``observer`` watches its recoveries, too."""
         recorder = self.recorder
         store = recorded_store(self.world, host, recorder)
-        transport = self._new_transport(host, store, self._transport_config(config))
+        transport = self._new_transport(host, store, _transport_config(config))
         transport = RecordingTransport(transport, recorder, host.name, host.incarnation)
         if self.wrap_transport is not None:
             transport = self.wrap_transport(transport)
@@ -164,12 +169,6 @@ class Stage:
         rng = self.world.rng(f"transport of {host.name}#{host.incarnation}")
         transport = self._transports[host.process] = TcpTransport(store.bookie_address, config, rng=rng)
         return transport
-
-    def _transport_config(self, config: ClientConfig) -> TcpTransportConfig:
-        """What the configuration says about connections; nearly all clients of a run have the same."""
-        if self._known_config is None or self._known_config[0] is not config:
-            self._known_config = config, TcpTransportConfig.of_client(config)
-        return self._known_config[1]
 
     def _check_transport_of(self, process: Process | None) -> None:
         """Check the counters of a process's newest transport after every callback of it; those of objects see to that."""
@@ -268,25 +267,43 @@ class Stage:
 
     # Watching ----------------------------------------------------------------------------------------------------
 
-    def _on_event(self, event: Event) -> None:
-        kind = event.kind
-        if kind == _META_CAS and event.fields["outcome"] == "ok":
+    def _on_cas(self, event: Event) -> None:
+        if event.fields["outcome"] == "ok":
             self._ensembles[event.ledger] = tuple(event.fields["fragments"][-1][1])
-        elif kind == _APP_ACK:
-            self._acknowledged[event.ledger] = event.fields["entry"]
-        if self._watchers:
-            for predicate, action in list(self._watchers.items()):
-                if predicate(event):
-                    del self._watchers[predicate]
-                    self.later(0.0, action)
+
+    def _on_ack(self, event: Event) -> None:
+        entry = self._acknowledged[event.ledger] = event.fields["entry"]
+        for waiter in list(self._awaiting):
+            if event.ledger == waiter[0] and entry >= waiter[1]:
+                self._awaiting.remove(waiter)
+                self.later(0.0, waiter[2])
+
+    def _watch(self, event: Event) -> None:
+        for predicate, action in list(self._watchers.items()):
+            if predicate(event):
+                del self._watchers[predicate]
+                self.later(0.0, action)
+                self._listen()
+
+    def _listen(self) -> None:
+        """Listen to all events while there is something to watch for."""
+        history = self.recorder.history
+        listens = self._watch in history.listeners
+        if self._watchers and not listens:
+            history.listeners = [*history.listeners, self._watch]  # a new list: this one may be walked through
+        elif listens and not self._watchers:
+            history.listeners = [listener for listener in history.listeners if listener != self._watch]
 
     def on_event(self, predicate: Callable[[Event], bool], action: Callable[[], object]) -> None:
         """Call ``action`` once, right after the first event for which ``predicate`` is true."""
         self._watchers[predicate] = action
+        self._listen()
 
     def disarm(self) -> None:
         """Remove all actions of :meth:`on_event`, so that no fault is injected after the scenario has healed all faults."""
         self._watchers.clear()
+        self._awaiting.clear()
+        self._listen()
 
     def later(self, delay_s: float, action: Callable[[], object]) -> None:
         """Call ``action`` in ``delay_s`` seconds."""
@@ -314,12 +331,7 @@ class Stage:
             ledger_id = await ledger.id()
             if self._acknowledged.get(ledger_id, -1) < entry_id:
                 acknowledged = anyio.Event()
-                self.on_event(
-                    lambda event: (
-                        event.kind == _APP_ACK and event.ledger == ledger_id and event.fields["entry"] >= entry_id
-                    ),
-                    acknowledged.set,
-                )
+                self._awaiting.append((ledger_id, entry_id, acknowledged.set))
                 await acknowledged.wait()
 
     def ensemble(self, ledger: LedgerSlot) -> Sequence[str]:

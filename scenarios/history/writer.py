@@ -7,7 +7,7 @@ one that gets them one by one, because between two events a run takes the proces
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -42,11 +42,16 @@ _new: Final[Callable[[type[Event], tuple[Any, ...]], Event]] = tuple.__new__
 BLOCK_EVENTS: Final = 4096
 
 
+def _misnamed(kind: str, fields: Mapping[str, Any]) -> TypeError:
+    return TypeError(f"{kind} takes the fields {list(KINDS[kind])}, not {sorted(fields)}")
+
+
 class HistoryWriter:
     """Records events in order, keeps their digest, and hands them on.
 
-    Each of ``listeners`` gets every event when it is recorded, and each of ``readers`` gets all of them in order as well, but a
-    block at a time: when it is full, when the digest is asked for, and at the end.
+    Each of ``listeners`` gets every event when it is recorded; those that :meth:`listen` names get events of some kinds, and get
+    them first. Each of ``readers`` gets all events in order as well, but a block at a time: when it is full, when the digest is
+    asked for, and at the end.
 
     The digest covers the packed events alone, so two runs with the same digest did the same things at the same times,
     whatever machine or file they were recorded on.
@@ -67,12 +72,12 @@ class HistoryWriter:
         self.events = 0
         self.listeners: list[Callable[[Event], None]] = []
         self.readers: list[Callable[[Sequence[Event]], None]] = []
+        #: By kind, who gets its events.
+        self._listening: dict[str, list[Callable[[Event], None]]] = {}
         self._clock_us = clock_us
         self._hash = hashlib.sha256()
         self._packer = msgpack.Packer(autoreset=True)
         self._block: list[Event] = []
-        #: The events of the block as they are packed.
-        self._rows: list[list[Any]] = []
         self._writes_through = writes_through
         self._block_max = 1 if writes_through else BLOCK_EVENTS
         self._file: BinaryIO | None = None
@@ -94,18 +99,28 @@ class HistoryWriter:
             **header,
         }
 
+    def listen(self, kinds: Iterable[str], listener: Callable[[Event], None]) -> None:
+        """Have ``listener`` called with every event of these kinds when it is recorded."""
+        for kind in dict.fromkeys(kinds):
+            self._listening.setdefault(kind, []).append(listener)
+
     def record(self, kind: str, actor: str, ledger: int = -1, /, **fields: Any) -> None:
-        """Append one event. Every field of the kind must be given, and no other."""
-        index, count, values_of = _LAYOUTS[kind]
-        if len(fields) != count:
-            raise TypeError(f"{kind} takes the fields {list(KINDS[kind])}, not {sorted(fields)}")
-        seq, now = self.events, self._clock_us()
-        self._rows.append([index, seq, now, actor, ledger, *values_of(fields)])
-        event = _new(Event, (seq, now, actor, kind, ledger, fields))
-        self._block.append(event)
+        """Append one event. Every field of the kind must be given, and no other; :meth:`flush` finds those misnamed."""
+        if len(fields) != _LAYOUTS[kind][1]:
+            raise _misnamed(kind, fields)
+        seq, block = self.events, self._block
+        event = _new(Event, (seq, self._clock_us(), actor, kind, ledger, fields))
+        block.append(event)
         self.events = seq + 1
-        if len(self._block) >= self._block_max:
+        if len(block) >= self._block_max:
             self.flush()
+        if self.listeners or kind in self._listening:
+            self.tell(event)
+
+    def tell(self, event: Event) -> None:
+        """Tell those who listen of an event, which may be recorded elsewhere."""
+        for listener in self._listening.get(event.kind, ()):
+            listener(event)
         for listener in self.listeners:
             listener(event)
 
@@ -117,10 +132,20 @@ class HistoryWriter:
 
     def flush(self) -> None:
         """Hash and write what was recorded since the last call, and hand it to readers."""
-        block, rows = self._block, self._rows
+        block = self._block
         if not block:
             return
-        self._block, self._rows = [], []
+        self._block = []
+        try:
+            rows = [
+                [index, seq, now, actor, ledger, *values_of(fields)]
+                for seq, now, actor, kind, ledger, fields in block
+                for index, _, values_of in (_LAYOUTS[kind],)
+            ]
+        except KeyError:
+            raise next(
+                _misnamed(event.kind, event.fields) for event in block if event.fields.keys() != {*KINDS[event.kind]}
+            ) from None
         # An array packs them with one call. What stands before its elements says how many there are, and belongs to no history.
         header = self._packer.pack_array_header(len(rows))
         data = memoryview(self._packer.pack(rows))[len(header) :]

@@ -154,12 +154,14 @@ class PlayedPlan(ABC):
     async def play(self) -> None:
         """Play it from the beginning to the end."""
         plan = self.plan
-        self.stage.recorder.history.listeners.append(self._on_event)
         for step in plan.steps:
             self._arm(step)
         for operation in plan.operations:
             if isinstance(operation, ops.Until):
                 self._await(operation.trigger)
+        history = self.stage.recorder.history
+        history.listen(PlayedLedgers.KINDS, self.ledgers.feed)
+        history.listen(self._armed_for, self._on_event)
         for name in plan.client_names:
             if name not in plan.waiting:
                 self.start(name)
@@ -210,10 +212,9 @@ class PlayedPlan(ABC):
         self.stage.later(delay_s, come)
 
     def _on_event(self, event: Event) -> None:
-        self.ledgers.feed(event)
         if self._is_over:
             return
-        for armed in self._armed_for.get(event.kind, ()):
+        for armed in self._armed_for[event.kind]:
             trigger = armed.trigger
             if armed.fired == trigger.times or not trigger.matches(event, self.ledgers.known, self.ledgers.place):
                 continue

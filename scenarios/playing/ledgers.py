@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Final
+from typing import ClassVar, Final
 
 from scenarios.history import Event, Kind
 from scenarios.plan.words import member_of
@@ -17,7 +17,9 @@ _META_CAS: Final = Kind.META_CAS
 
 
 class PlayedLedgers:
-    """Knows the ledgers by their names in the plan. Fed with the run's events."""
+    """Knows the ledgers by their names in the plan. Fed with the run's events of these kinds."""
+
+    KINDS: ClassVar = (_LOG_LEDGER, _META_CAS)
 
     def __init__(self) -> None:
         #: The ids of the ledgers that were created.

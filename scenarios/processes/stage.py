@@ -228,14 +228,13 @@ class ProcessStage:
     def _take(self, message: list[Any], go_on: Callable[[], None]) -> None:
         _, time_us, actor, kind, ledger, fields, waits = message
         event = Event(-1, time_us, actor, kind, ledger, fields)
-        for listener in self.recorder.history.listeners:
-            listener(event)
+        self.recorder.history.tell(event)
         if waits:
             self.later(0, go_on)  # after what was triggered
 
     def share(self, event: Event) -> None:
         """Tell clients of what they need to know of metadata: ensembles, and ledgers of logs."""
-        if event.kind == Kind.LOG_LEDGER or (event.kind == Kind.META_CAS and event.fields["outcome"] == "ok"):
+        if event.kind == Kind.LOG_LEDGER or event.fields["outcome"] == "ok":
             for client in self.clients.values():
                 client.send("event", event.kind, event.ledger, dict(event.fields))
 
@@ -324,7 +323,7 @@ class ProcessPlan(PlayedPlan):
         self._waiting: set[asyncio.Future[None]] = set()
         super().__init__(plan, stage)
         stage.on_created = self._on_created
-        stage.recorder.history.listeners.append(stage.share)
+        stage.recorder.history.listen([Kind.LOG_LEDGER, Kind.META_CAS], stage.share)
 
     def new_acts(self) -> Acts:
         """See :class:`PlayedPlan`."""

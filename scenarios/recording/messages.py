@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import lru_cache
+from itertools import count
 from typing import Any, Final, NamedTuple
 
 from bkclient.errors import Code
@@ -26,6 +28,8 @@ __all__ = ["IdentifiedTransport", "RequestNumbers", "RequestRecorder", "host_of"
 
 #: How many requests that have an outcome are remembered, because they or their copies may still arrive.
 _REMEMBERED_MAX: Final = 4096
+#: Of so many peers the host is remembered: every request asks for it.
+_HOSTS_MAX: Final = 256
 
 #: ``(client, bookie, operation, ledger, entry)``
 Key = tuple[str, str, str, int, int]
@@ -45,6 +49,7 @@ def operation_of(request: Request) -> str:
     return ""
 
 
+@lru_cache(_HOSTS_MAX)
 def host_of(source: str) -> str:
     """The host of a bookie's peer, without the port that a stream adds."""
     return source.partition(":")[0]
@@ -54,17 +59,16 @@ class RequestNumbers:
     """The requests of a run that may still arrive."""
 
     def __init__(self) -> None:
-        self._last: dict[str, int] = {}
+        self._numbers: dict[str, Callable[[], int]] = {}
         # By what they ask for: those that may still arrive, none of which is known by identity.
         self._under_way: dict[Key, dict[int, None]] = {}
         # By bookie and identity of the object, which is kept so that no other one has the same.
         self._objects: dict[tuple[str, int], tuple[Request, int]] = {}
         self._finished: deque[tuple[str, int]] = deque()
 
-    def number(self, client: str) -> int:
-        """The number of another request of a client."""
-        number = self._last[client] = self._last.get(client, 0) + 1
-        return number
+    def numbers(self, client: str) -> Callable[[], int]:
+        """What gives the number of each further request of a client."""
+        return self._numbers.setdefault(client, count(1).__next__)
 
     def sent(self, key: Key, number: int) -> None:
         """A request leaves that cannot be told by its identity."""
@@ -140,6 +144,8 @@ class _Arrival(NamedTuple):
     number: int | None
 
 
+#: Makes an arrival of its values in order, without a call of Python's.
+_new: Final[Any] = tuple.__new__
 # Every request asks for these, and members of an enumeration take longer to find.
 _BK_RECV: Final = Kind.BK_RECV
 _BK_ANSWER: Final = Kind.BK_ANSWER
@@ -150,14 +156,7 @@ _CODE_OK: Final = int(Code.OK)
 class RequestRecorder:
     """Records the requests that arrive at one bookie, and its answers: a :class:`simbookie.observed.RequestObserver`."""
 
-    def __init__(
-        self,
-        history: HistoryWriter,
-        messages: RequestNumbers,
-        bookie_id: str,
-        source_of: Callable[[str], str] = host_of,
-    ) -> None:
-        self._source_of = source_of
+    def __init__(self, history: HistoryWriter, messages: RequestNumbers, bookie_id: str) -> None:
         self._record = history.record
         self._messages = messages
         self._actor = bookie_id
@@ -167,19 +166,11 @@ class RequestRecorder:
         operation = operation_of(request)
         if not operation:
             return None
-        assert isinstance(request, AddRequest | ReadRequest), "others have no operation"
-        client, entry = self._source_of(source), request.entry_id
-        number = self._messages.arrived((client, self._actor, operation, request.ledger_id, entry), request)
-        self._record(
-            _BK_RECV,
-            self._actor,
-            request.ledger_id,
-            source=client,
-            request=number,
-            operation=operation,
-            entry=entry,
-        )
-        return _Arrival(client, request, operation, entry, number)
+        asked: Any = request  # an add or a read, as the others have no operation
+        client, bookie, ledger_id, entry = host_of(source), self._actor, asked.ledger_id, asked.entry_id
+        number = self._messages.arrived((client, bookie, operation, ledger_id, entry), request)
+        self._record(_BK_RECV, bookie, ledger_id, source=client, request=number, operation=operation, entry=entry)
+        return _new(_Arrival, (client, request, operation, entry, number))
 
     def request_answered(self, arrival: Any, status: Status) -> None:
         """Record BK_ANSWER."""

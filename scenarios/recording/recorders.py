@@ -134,9 +134,9 @@ class Recorder:
             parameters=parameters,
         )
 
-    def requests_at(self, bookie_id: str, source_of: Callable[[str], str] = host_of) -> RequestRecorder:
+    def requests_at(self, bookie_id: str) -> RequestRecorder:
         """What records the requests that arrive at a bookie, and its answers."""
-        return RequestRecorder(self.history, self.messages, bookie_id, source_of)
+        return RequestRecorder(self.history, self.messages, bookie_id)
 
     def parse(self, ledger_id: int, body: bytes) -> tuple[int, int, int, bytes]:
         """``(entry_id, lac, length, payload)`` of a body. The digest is not verified."""
@@ -183,17 +183,15 @@ class RecoveryRecorder:
 class BookieRecorder:
     """Records what happens inside one bookie (a :class:`simbookie.observer.BookieObserver`).
 
-    ``source_of`` gives the name of a client from that of the bookie's peer, ``cookie`` what is found of the bookie's cookie.
+    ``cookie`` gives what is found of the bookie's cookie.
     """
 
     def __init__(
         self,
         recorder: Recorder,
         bookie_id: str,
-        source_of: Callable[[str], str] = host_of,
         cookie: Callable[[], str | None] = lambda: None,
     ) -> None:
-        self._source_of = source_of
         self._cookie = cookie
         #: Whether it ended otherwise than in order since it served last.
         self.was_killed = False
@@ -210,7 +208,7 @@ class BookieRecorder:
             entry=entry_id,
             content=fingerprint(payload),
             recovery=recovery,
-            source=self._source_of(source),
+            source=host_of(source),
             lac=lac,
             length=length,
         )
@@ -225,7 +223,7 @@ class BookieRecorder:
 
     def fence_set(self, ledger_id: int, source: str, durable: bool) -> None:  # noqa: FBT001
         """Record FENCE_SET."""
-        self._recorder.record(Kind.FENCE_SET, self._actor, ledger_id, source=self._source_of(source), durable=durable)
+        self._recorder.record(Kind.FENCE_SET, self._actor, ledger_id, source=host_of(source), durable=durable)
 
     def limbo_changed(self, ledger_id: int, in_limbo: bool) -> None:  # noqa: FBT001
         """Record BK_LIMBO."""

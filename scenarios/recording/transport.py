@@ -48,6 +48,7 @@ class RecordingTransport(WrappingTransport):
     def __init__(self, inner: BookieTransport, recorder: Recorder, actor: str, incarnation: int) -> None:
         self._recorder = recorder
         self._messages = recorder.messages
+        self._next_number = recorder.messages.numbers(actor)
         self._actor = actor
         self._incarnation = incarnation
         self._identified = (
@@ -57,7 +58,7 @@ class RecordingTransport(WrappingTransport):
 
     def _number(self, bookie_id: str, operation: str, ledger_id: int, entry_id: int) -> int:
         """The number of a request that is about to be sent. Those of several are taken in the order in which they are sent."""
-        number = self._messages.number(self._actor)
+        number = self._next_number()
         if self._identified is not None:
             self._identified.numbers.append(number)
         else:
@@ -163,10 +164,11 @@ class RecordingTransport(WrappingTransport):
         )
 
     def _record_read(self, bookie_id: str, request: ReadRequest, reply_to: ReplyHandler) -> ReplyHandler:
-        if operation_of(request) == "read":
+        operation = operation_of(request)
+        if operation == "read":
             return self._record_ordinary_read(bookie_id, request, reply_to)
         record, actor, ledger_id, entry_id = self._recorder.record, self._actor, request.ledger_id, request.entry_id
-        operation, fence = operation_of(request), request.fence_key is not None
+        fence = request.fence_key is not None
         number = self._number(bookie_id, operation, ledger_id, entry_id)
         if operation == "fence":
             record(Kind.FENCE_SEND, actor, ledger_id, bookie=bookie_id, request=number)
