@@ -30,6 +30,8 @@ class Family:
 
     #: The numbers of the clauses that the family checks; :mod:`scenarios.clauses` has their statements.
     clauses: ClassVar[tuple[str, ...]]
+    #: Whether it has nothing to check of a bookie's requests before any bookie was restarted: until then it is not told of them.
+    awaits_restart: ClassVar[bool] = False
 
     def __init__(self, facts: LedgerFacts, report: Report) -> None:
         self.facts = facts

@@ -39,6 +39,7 @@ class CookieGate(Family):
     """
 
     clauses = ("D15", "D17")
+    awaits_restart = True
 
     def __init__(self, facts: LedgerFacts, report: Report) -> None:
         super().__init__(facts, report)

@@ -238,6 +238,7 @@ def _handlers() -> dict[str, tuple[tuple[int, str], ...]]:
 
 
 _HANDLERS: Final = _handlers()
+_AWAITING: Final = {number for number, family in enumerate(FAMILIES, 1) if family.awaits_restart}
 
 
 _Route = tuple[_TakesEssential, tuple[Handler, ...]]
@@ -270,7 +271,14 @@ class _Ledger:
     def _judges_of(self, kind: str) -> tuple[Handler, ...]:
         if self._is_over:
             return ()
-        return tuple(getattr(self._owners[number], name) for number, name in _HANDLERS.get(kind, ()))
+        unmoved = () if self.facts.restarts or kind == Kind.BK_RESTART else _AWAITING
+        handlers = [handler for handler in _HANDLERS.get(kind, ()) if handler[0] not in unmoved]
+        return tuple([getattr(self._owners[number], name) for number, name in handlers])
+
+    def forget_routes(self) -> None:
+        """Find anew who handles what."""
+        self.judges.clear()
+        self.routes.clear()
 
     def _handlers(self, kind: str) -> tuple[Handler, ...]:
         if kind in _ESSENTIAL_OF_LOGS:
@@ -281,8 +289,7 @@ class _Ledger:
     def _take_cas(self, event: Event) -> None:
         if not self._is_over and self.facts.metadata.begins_anew(event):
             self._is_over = True
-            self.judges.clear()
-            self.routes.clear()
+            self.forget_routes()
         for handle in self.judges[event.kind]:
             handle(event)
 
@@ -342,6 +349,9 @@ class OnlineChecker:
         return (self._restarted, self._feed_each) if kind == Kind.BK_RESTART else (self._feed_each,)
 
     def _restarted(self, event: Event) -> None:
+        if not self._restarts:
+            for ledger in self._ledgers.values():
+                ledger.forget_routes()
         self._restarts[event.actor] = event.seq, event.fields.get("cookie")
 
     def _feed_each(self, event: Event) -> None:

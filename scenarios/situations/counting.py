@@ -78,6 +78,8 @@ def _by_kind() -> dict[str, _OfKind]:
 _BY_KIND: Final = _by_kind()
 #: The same of kinds of events that bring no situation about.
 _NONE: Final = _OfKind()
+#: By kind, what is asked whatever the fields say, where no field matters.
+_ALWAYS_ASKED: Final = {kind: of_kind.left() for kind, of_kind in _BY_KIND.items() if of_kind.values_of is None}
 
 _Route = tuple[Callable[[Mapping[str, Any]], Any] | None, _OfKind, _Asked, Callable[[Event, LedgerSoFar], None] | None]
 """Of a kind of event: the fields that matter, what is asked by their values, or if none matters, and what makes it a fact."""
@@ -94,8 +96,7 @@ class Situations:
 
     def _route(self, kind: str) -> _Route:
         of_kind = _BY_KIND.get(kind, _NONE)
-        asked = of_kind.left() if of_kind.values_of is None else ()
-        return of_kind.values_of, of_kind, asked, self._facts.takers.get(kind)
+        return of_kind.values_of, of_kind, _ALWAYS_ASKED.get(kind, ()), self._facts.takers.get(kind)
 
     def feed(self, event: Event) -> None:
         """Take in the next event."""
