@@ -103,6 +103,8 @@ class MemoryMetadataService:
         self._ledgers: dict[int, _StoredLedger] = {}
         self._next_ledger_id = first_ledger_id
         self._registrations: dict[BookieId, _Registration] = {}
+        #: What they come to, unless they have changed since anybody asked.
+        self._bookies: BookieSets | None = None
         self._last_addresses: dict[BookieId, BookieAddress] = {}
         self._ledger_watches: dict[int, dict[ListenerCalls[Versioned | None], None]] = {}
         self._bookie_watches: dict[ListenerCalls[BookieSets], None] = {}
@@ -197,11 +199,13 @@ class MemoryMetadataService:
 
     def bookies(self) -> BookieSets:
         """The registered bookies."""
-        ids = sorted(self._registrations)
-        return BookieSets(
-            writable=tuple(bookie_id for bookie_id in ids if not self._registrations[bookie_id].read_only),
-            read_only=tuple(bookie_id for bookie_id in ids if self._registrations[bookie_id].read_only),
-        )
+        if self._bookies is None:
+            found = sorted(self._registrations.items())
+            self._bookies = BookieSets(
+                writable=tuple([bookie_id for bookie_id, present in found if not present.read_only]),
+                read_only=tuple([bookie_id for bookie_id, present in found if present.read_only]),
+            )
+        return self._bookies
 
     def address(self, bookie_id: BookieId) -> BookieAddress:
         """Where the bookie listens, or did when it was last registered."""
@@ -217,6 +221,7 @@ class MemoryMetadataService:
             raise MetadataStoreError("another session has registered this bookie id", bookie_id=bookie_id)
         before = self.bookies()
         self._registrations[bookie_id] = registration
+        self._bookies = None
         self._last_addresses[bookie_id] = registration.address
         self._announce_bookies(before)
 
@@ -227,6 +232,7 @@ class MemoryMetadataService:
             present = self._registrations.get(bookie_id)
             if present is not None and present.session is session:
                 del self._registrations[bookie_id]
+                self._bookies = None
         self._announce_bookies(before)
 
     def registered_by(self, session: MemoryMetadataStore) -> list[BookieId]:

@@ -199,11 +199,12 @@ class BookieLink:
         Takes time linear in all that has no outcome.
         """
         lanes, load = self.lanes, self.load
-        needs_care = lanes.need_care
+        active = lanes.active
+        needs_care = len(active) > 1 or bool(lanes.retiring) or bool(lanes.waiting)
         requests = size = 0
         if not needs_care:  # nearly always: there is one lane, or none, and nothing waits for another one
-            for lane in lanes.active:
-                requests, size = lane.check()
+            if active:
+                requests, size = active[0].check()
         else:
             lanes.check()
             for queue in lanes.waiting.values():
@@ -216,7 +217,7 @@ class BookieLink:
         assert (load.requests, load.bytes) == (requests, size), "the load is what is outstanding and what waits"
         assert not self.is_closed or not requests, "nothing is outstanding once the link was closed"
         assert not needs_care or self._sweep_timer is not None or self.is_closed, "somebody looks after the lanes"
-        first = lanes.active[0].stream if lanes.active else None
+        first = active[0].stream if active else None
         assert self._main is first, "requests go over the first lane"
 
     def check_changes(self) -> None:
@@ -414,10 +415,11 @@ class _Lane:
 
     def check(self) -> tuple[int, int]:
         """Assert what holds between events; returns how many requests have no outcome here, and their bytes."""
-        if self.stream is None:
+        stream = self.stream
+        if stream is None:
             return len(self._held), sum(_size(request) for request, _ in self._held)
         assert not self._held, "what waited for the connection was sent when it stood"
-        return self.stream.check()
+        return stream.check()
 
     # What the link does with it.
 

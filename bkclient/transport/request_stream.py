@@ -270,11 +270,12 @@ class RequestStream(ABC):
 
         Returns how many requests are outstanding, and their bytes; takes time linear in them.
         """
-        requests, size = self.connection.check()
-        if requests:
-            assert self._stands, "nothing is outstanding on a connection that has ended"
+        found = self.connection.check()
+        if found[0]:
+            state = self.state
+            assert state is _WORKING or state is _ESTABLISHED, "nothing is outstanding on a connection that has ended"
             assert self._scan is not None, "somebody looks whether what is outstanding is late"
-        return requests, size
+        return found
 
     def counts(self) -> tuple[object, ...]:
         """What no request comes, goes or is left without a timer without changing; takes the same time however many there are."""
@@ -393,11 +394,14 @@ class RequestStream(ABC):
     def _expire(self) -> None:
         self._scan = None
         self.end_run()
+        if not self.connection.outstanding_requests:
+            return
         expired = self.connection.expire(self._loop.time())
+        if not expired:
+            self._look_later()
+            return
         if self.connection.outstanding_requests:
             self._look_later()
-        if not expired:
-            return
         self.has_expired = True
         self._owner.settled(self)
         for request, handler in expired:

@@ -339,14 +339,15 @@ class ClientConnection(Generic[Token]):
             outstanding.give_up(key)
             self._settle(key, entry[3])
             expired.append((entry[0], entry[1]))
-        for acknowledgement, add in [(key, add) for key, add in adds.items() if add[2] <= now]:
+        for acknowledgement, add in [(key, add) for key, add in adds.items() if add[2] <= now] if adds else ():
             del adds[acknowledgement]
             key = self._dialect.match_of_acknowledgement(acknowledgement)
             outstanding.never_mind(key)
             self._settle(key, add[3])
             expired.append((add[0], add[1]))
-        for key, read in [(key, read) for key, read in self.reads.items() if read[3] <= now]:
-            del self.reads[key]
+        reads = self.reads
+        for key, read in [(key, read) for key, read in reads.items() if read[3] <= now] if reads else ():
+            del reads[key]
             outstanding.never_mind(key)
             self._settle(key, read[4])
             expired.append((_request_of(read), read[2]))
@@ -365,19 +366,25 @@ class ClientConnection(Generic[Token]):
         Takes time linear in all outstanding.
         """
         outstanding, load = self.outstanding, self.load
-        sizes = [entry[3] for entry in outstanding.entries.values() if entry is not None]
-        assert len(sizes) == len(outstanding.entries) - outstanding.given_up, "a request that was given up is counted"
-        if self.adds:
-            sizes += [add[3] for add in self.adds.values()]
+        entries = outstanding.entries
+        requests = size = 0
+        for entry in entries.values():  # of which there are few where this is called often
+            if entry is not None:
+                requests += 1
+                size += entry[3]
+        assert requests == len(entries) - outstanding.given_up, "a request that was given up is counted"
+        sizes = [add[3] for add in self.adds.values()] if self.adds else []
         if self.runs:
             sizes += self.runs.sizes()
             self._check_runs()
         if self.reads:
             sizes += [read[4] for read in self.reads.values()]
-        size = sum(sizes)
-        assert load.requests >= len(sizes), "what is outstanding here is part of the load"
+        if sizes:
+            requests += len(sizes)
+            size += sum(sizes)
+        assert load.requests >= requests, "what is outstanding here is part of the load"
         assert load.bytes >= size, "what is outstanding here is part of the load"
-        return len(sizes), size
+        return requests, size
 
     def _check_runs(self) -> None:
         if self.protocol_version == 3:
