@@ -156,9 +156,12 @@ class IntegrityCheck:
 
     async def run(self, admin: RepairAdmin) -> None:
         """Make full checks, as long as one is needed, at intervals."""
-        while self.is_needed and self._bookie.state is BookieState.RUNNING:
+        while self.is_needed and self._runs():
             if not await self.full_check(admin):
                 await asyncio.sleep(self.config.interval_s)
+
+    def _runs(self) -> bool:
+        return self._bookie.state is BookieState.RUNNING
 
     async def full_check(self, admin: RepairAdmin) -> bool:
         """Bring every ledger of the bookie in order; returns whether all are. Its failures are logged, and tried again."""
@@ -180,6 +183,8 @@ class IntegrityCheck:
 
         bookie = self._bookie
         metadata = await self._read(ledger_id)
+        if not self._runs():
+            return False
         info = bookie.storage.ledger(ledger_id)
         is_in_limbo = info is not None and info.in_limbo
         if metadata is None or not (is_in_limbo or stores_entries(metadata, bookie.bookie_id)):
@@ -187,6 +192,8 @@ class IntegrityCheck:
         try:
             if is_in_limbo:
                 await admin.close_ledger(ledger_id)
+                if not self._runs():
+                    return False
                 bookie.set_limbo(ledger_id, in_limbo=False)
             known = set(bookie.storage.entry_ids(ledger_id)) if bookie.storage.ledger(ledger_id) is not None else set()
             restored = await admin.restore_copies(bookie.bookie_id, ledger_id, has_entry=known.__contains__)

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
+from bkclient.errors import BookKeeperError
 from bkclient.metadata.base import MetadataStore
 from bkclient.metadata.records import Cookie
 from simbookie.bookie import Bookie
@@ -100,16 +101,24 @@ class StartChecks:
             await stamp_cookies(self._metadata, self._cookie, self._folders)
 
     async def run(self) -> None:
-        """While the bookie serves: make the full check, if one is needed."""
+        """While the bookie serves: make the full check, if one is needed. A cluster that does not answer is asked again."""
         if self.check is None or not self.check.is_needed:
             return
         from bkclient.repair.admin import RepairAdmin  # noqa: PLC0415  a bookie seldom is a client
 
-        client = await self._connect()
+        client = await self._client(self.check.config.interval_s)
         try:
             await self.check.run(RepairAdmin(client))
         finally:
             await asyncio.shield(client.aclose())
+
+    async def _client(self, interval_s: float) -> BookKeeper:
+        while True:
+            try:
+                return await self._connect()
+            except BookKeeperError as error:
+                _log.warning("bookie %s could not be checked: %s", self._bookie.bookie_id, error)
+            await asyncio.sleep(interval_s)
 
     def ended(self) -> None:
         """The bookie has ended in order."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import shutil
 from pathlib import Path
 from random import Random
@@ -11,6 +12,8 @@ from typing import Any
 import pytest
 
 import bkclient
+from bkclient import BookKeeper
+from bkclient.errors import MetadataStoreError
 from bkclient.ledger import LedgerState
 from bkclient.metadata.memory import MemoryMetadataService
 from bkclient.repair.admin import RepairAdmin
@@ -18,6 +21,7 @@ from bkclient.wire.messages import AddRequest, Status
 from simbookie.bookie import Bookie
 from simbookie.integrity import IntegrityCheck, IntegrityConfig, RunningMark
 from simbookie.processes import BookieProcess, BookieStartError
+from simbookie.start_checks import StartChecks
 from simbookie.storage.base import CrashMode
 from simbookie.storage.disk.simulated import SimulatedDisk
 from simbookie.storage.folders import Folder, Folders
@@ -146,6 +150,47 @@ def test_a_closed_ledger_gets_its_copies_back_and_one_that_needs_a_dead_bookie_i
             assert not needs(check[0])
             for ledger_id in striped:
                 assert (await admin.check_ledger(ledger_id, thorough=True)).is_sound
+
+    run_in_repair_cluster(program, bookies=3)
+
+
+def test_a_cluster_that_does_not_answer_at_first_is_asked_again_and_a_bookie_that_stops_meanwhile_is_not() -> None:
+    async def program(cluster: RepairCluster) -> None:
+        async with cluster.client("writer") as client:
+            writer = await client.create_ledger(**SHAPE)
+            for payload in PAYLOADS:
+                await writer.append(payload)
+        await cluster.lose("bookie-1", wiped=True)
+        host = cluster.bookies["bookie-1"]
+        check: list[IntegrityCheck] = []
+
+        async def before(host: BookieHost) -> None:
+            check.append(IntegrityCheck(host.bookie, SimulatedMetadataStore(cluster.world, host)))
+            await check[-1].before_serving()
+
+        host.before_serving = before
+        await cluster.bring_back("bookie-1")
+        asked: list[float] = []
+        async with cluster.client("checker") as client:
+
+            async def connect() -> BookKeeper:
+                asked.append(cluster.world.loop.time())
+                if len(asked) < 3:
+                    raise MetadataStoreError("nobody answers")
+                return client
+
+            checks = StartChecks(
+                host.bookie, SimulatedMetadataStore(cluster.world, host), None, IntegrityConfig(), connect
+            )
+            checks.check = check[0]
+            await checks.run()
+            assert not needs(check[0])
+            assert [later - earlier for earlier, later in itertools.pairwise(asked)] == pytest.approx(
+                [check[0].config.interval_s] * 2
+            )
+        async with cluster.client("late") as client:
+            host.crash()
+            assert not await check[0].full_check(RepairAdmin(client))
 
     run_in_repair_cluster(program, bookies=3)
 
