@@ -182,7 +182,7 @@ class ReadingSettings(SettingsGroup):
 
     prefix: ClassVar[str] = "reading."
 
-    read_ahead_entries: int = whole(256, low=1)
+    read_ahead_entries: int = whole(512, low=1)
     # BookKeeper reads one at a time. The window grows with what is found, so more costs little.
     recovery_read_ahead_entries: int = whole(64, key="recoveryReadBatchSize", low=1, high=10_000)
     batch: bool = on(key="batchReadEnabled")
