@@ -11,6 +11,7 @@ from typing import Any, Final, Self
 
 from bkclient._backoff import Backoff
 from bkclient._fresh import fresh
+from bkclient._in_any_case import in_any_case
 from bkclient._news import wait_for_news
 from bkclient.errors import (
     ArgumentError,
@@ -57,6 +58,9 @@ class LogConsumer:
     Messages are delivered at least once: what was not acknowledged, or its acknowledgement not stored, when a partition passes to
     another consumer, is delivered there again. Acknowledgements are stored once a second, by :meth:`flush`, and at the end of
     the block. Those of a consumer that lost the partition are refused, by :class:`~bkclient.log.LogDeposed`.
+
+    Leaving the block leaves the group, whatever ended it. A task that is cancelled while it leaves waits for that for 5 seconds
+    at most, and until it is cancelled once more; the rest is done all the same.
     """
 
     def __init__(
@@ -238,18 +242,23 @@ class LogConsumer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         assert self._task is not None
-        self._task.cancel()
-        await asyncio.wait([self._task])
         try:
-            await self.flush()
+            await in_any_case(self._leave(self._task), name=f"end of a consumer of {self._group}")
         except BookKeeperError as failure:
             if error is None:
                 raise
             error.add_note(f"storing what was acknowledged failed too: {failure}")
+
+    async def _leave(self, task: asyncio.Task[None]) -> None:
+        """Store what is acknowledged, let the partitions go, and leave the group."""
+        try:
+            task.cancel()
+            await asyncio.wait([task])
+            await self.flush()
         finally:
             for partition, held in list(self._held.items()):
                 await self._drop(partition, held)
-            await self._in_any_case(self._leave_group())
+            await self._leave_group()
             if self._leaving:
                 await asyncio.wait(self._leaving)
             self._is_left = True

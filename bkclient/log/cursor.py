@@ -8,6 +8,7 @@ from typing import Final, Self
 
 from bkclient._backoff import Backoff
 from bkclient._fresh import fresh
+from bkclient._in_any_case import in_any_case
 from bkclient._news import wait_for_news
 from bkclient.errors import ArgumentError, BookKeeperError, IllegalOperation, UnexpectedCondition
 from bkclient.log.batch_taking import check_batch, take_more
@@ -46,7 +47,8 @@ class LogCursor:
 
     One program at a time has a cursor open: entering the block takes it over, and the next flush of the one before, or its next
     ``anext``, raises :class:`~bkclient.log.LogDeposed`. One task at a time may wait for messages; a call of ``anext`` that is
-    cancelled loses nothing.
+    cancelled loses nothing. A task that is cancelled while it leaves the block waits for 5 seconds at most until all is
+    remembered, and until it is cancelled once more; the rest is done all the same.
     """
 
     def __init__(self, store: ManifestStore, name: str, start: Start) -> None:
@@ -274,23 +276,27 @@ class LogCursor:
         assert self._task is not None, "it was entered"
         task, self._task = self._task, None
         try:
-            task.cancel()
-            await asyncio.wait([task])
-            await self._store_all()
+            await in_any_case(self._store_and_leave(task), name=f"end of cursor {self._name} of log {self._store.name}")
         except BookKeeperError as failure:
             if error is None:
                 raise
             error.add_note(f"remembering what was acknowledged failed too: {failure}")
+
+    async def _store_and_leave(self, task: asyncio.Task[None]) -> None:
+        try:
+            task.cancel()
+            await asyncio.wait([task])
+            await self._store_all()
         finally:
             await self._leave()
 
     async def _leave(self) -> None:
-        if self._merged is not None:
-            await self._merged.stop()
         for cursor in self._cursors.values():
             cursor.left()
         for reader in self._readers:
             await reader.leave()
+        if self._merged is not None:
+            await self._merged.stop()
 
     def _check_entered(self) -> None:
         if self._task is None:

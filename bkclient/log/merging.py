@@ -64,9 +64,12 @@ class MergedReader:
         """End the tasks."""
         tasks, self._tasks = [*self._tasks], {}
         for task in tasks:
+            task.add_done_callback(_note_outcome)
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-            for task in tasks:
-                if not task.cancelled():
-                    task.exception()  # nobody asks for it any more
+
+
+def _note_outcome(task: asyncio.Task[bool]) -> None:
+    if not task.cancelled():
+        task.exception()  # nobody asks for it any more

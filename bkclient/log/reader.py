@@ -105,10 +105,10 @@ class LogReader:
         await self._leave()
 
     async def _leave(self) -> None:
-        if self._merged is not None:
-            await self._merged.stop()
         for part in self._parts:
             await part.leave()
+        if self._merged is not None:
+            await self._merged.stop()  # last: this waits, and may be cancelled
 
     def __aiter__(self) -> Self:
         return self

@@ -82,6 +82,7 @@ class LogWriter:
         self._batcher: Batcher | None = None
         #: Who waits for room; there from the beginning of the block on.
         self._line: PublishLine | None = None
+        self._is_entered = False
         self._is_closing = False
 
     @property
@@ -231,8 +232,9 @@ class LogWriter:
     # The end -----------------------------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
-        if self._lanes:
+        if self._is_entered:
             raise ArgumentError("a writer of a log can be entered once; make another one")
+        self._is_entered = True
         await self._owner.claim()
         known = self._owner.machine.known
         assert known is not None, "the log was claimed"

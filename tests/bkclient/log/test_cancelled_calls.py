@@ -11,6 +11,7 @@ from typing import TypeVar
 import pytest
 
 from bkclient import ClientConfig, ReadingSettings
+from bkclient.errors import ArgumentError, BookKeeperError, IllegalOperation
 from bkclient.log import (
     ConsumerMode,
     LogCursor,
@@ -35,6 +36,12 @@ async def logs_of(where: FakeCluster) -> Logs:
     logs = Logs(where.bk, rng=Random(1))
     await logs.create("log", SETTINGS)
     return logs
+
+
+def watches(where: FakeCluster) -> dict[str, int]:
+    """What is watched, and how often."""
+    contents = where.service.snapshot()
+    return {**{str(ledger_id): count for ledger_id, count in contents.ledger_watches.items()}, **contents.node_watches}
 
 
 async def content(logs: Logs) -> list[bytes]:
@@ -264,3 +271,74 @@ def test_entering_a_group_receiving_and_storing(cancelled: str) -> None:
             assert sorted(found) == [b"0", b"1", b"2", b"3"]
 
     assert cancel_everywhere(story, at_least=1) >= 1
+
+
+@pytest.mark.parametrize("partitions", [0, 2])
+def test_leaving_a_group(partitions: int) -> None:
+    async def story(cancel: Cancel) -> None:
+        async with fake_cluster() as where:
+            logs = Logs(where.bk, rng=Random(1))
+            await logs.create("log", SETTINGS, partitions=partitions)
+            async with logs.writer("log", settings=PublishSettings(batch_messages=1)) as log:
+                for number in range(4):
+                    await log.publish(b"%d" % number)
+            consumer = await logs.consumer("log", "g", mode=ConsumerMode.EXCLUSIVE).__aenter__()
+            first = await consumer.receive()
+            consumer.acknowledge(first)
+            await cancel(consumer.__aexit__(None, None, None))
+            with pytest.raises(IllegalOperation):
+                await consumer.receive()
+            await asyncio.sleep(0.1)
+            assert watches(where) == {}
+            async with logs.consumer("log", "g", mode=ConsumerMode.EXCLUSIVE) as consumer:
+                found = [await consumer.receive() for _ in range(3)]
+            assert first.payload not in [message.payload for message in found]
+
+    assert cancel_everywhere(story, at_least=4) >= 4
+
+
+@pytest.mark.parametrize("kind", ["reader", "cursor"])
+@pytest.mark.parametrize("partitions", [0, 2])
+def test_leaving_a_reader(kind: str, partitions: int) -> None:
+    async def story(cancel: Cancel) -> None:
+        async with fake_cluster() as where:
+            logs = Logs(where.bk, rng=Random(1))
+            await logs.create("log", SETTINGS, partitions=partitions)
+            async with logs.writer("log") as log:
+                for number in range(4):
+                    await log.publish(b"%d" % number)
+                reader: LogReader | LogCursor = logs.reader("log") if kind == "reader" else logs.cursor("log", "c")
+                await reader.__aenter__()
+                for _ in range(4):
+                    message = await anext(reader)
+                    if isinstance(reader, LogCursor):
+                        reader.acknowledge(message)
+                with pytest.raises(TimeoutError):
+                    async with asyncio.timeout(1):
+                        await anext(reader)
+                before = watches(where)
+                await cancel(reader.__aexit__(None, None, None))
+                await asyncio.sleep(0.1)
+                left = watches(where)
+                assert sum(left.values()) < sum(before.values())
+            assert watches(where) == {}
+            if kind == "cursor":
+                async with logs.cursor("log", "c") as cursor:
+                    assert await cursor.backlog_entries() == 0
+
+    cancel_everywhere(story, at_least=1 if partitions or kind == "cursor" else 0)
+
+
+def test_a_writer_whose_entering_was_cancelled_is_entered_no_more() -> None:
+    async def story(cancel: Cancel) -> None:
+        async with fake_cluster() as where:
+            logs = await logs_of(where)
+            log = logs.writer("log")
+            if await cancel(log.__aenter__()) is not None:
+                await log.aclose()
+            with pytest.raises(ArgumentError, match="can be entered once"):
+                await log.__aenter__()
+            with pytest.raises(BookKeeperError):
+                await log.publish(b"x")
+
+    assert cancel_everywhere(story, at_least=2) >= 2
