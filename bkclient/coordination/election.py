@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self
 
 from bkclient import BookKeeper
+from bkclient._in_any_case import in_any_case
 from bkclient.coordination.names import check_name
 from bkclient.coordination.sequence import SequentialElection
-from bkclient.errors import ArgumentError, MetadataStoreError
+from bkclient.errors import ArgumentError, ClientClosed, MetadataStoreError
 
 __all__ = ["LeaderElection"]
 
@@ -45,7 +47,10 @@ class LeaderElection:
         return f"<LeaderElection name={self._name!r} candidate={self._candidate!r}>"
 
     async def until_elected(self) -> int:
-        """Stand, and wait until this program is elected; the term. Stands again if it was out."""
+        """Stand, and wait until this program is elected; the term. Stands again if it was out.
+
+        A program goes on standing when a call is cancelled, until :meth:`resign`; ``async with`` resigns by itself.
+        """
         return await self._election.until(is_elected=True)
 
     async def until_deposed(self) -> None:
@@ -66,18 +71,26 @@ class LeaderElection:
         await self._election.resign()
 
     async def __aenter__(self) -> Self:
-        await self.until_elected()
+        try:
+            await self.until_elected()
+        except BaseException:
+            with suppress(MetadataStoreError, ClientClosed):  # the end of the session removes the candidate
+                await self._resign_in_any_case()
+            raise
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            await self.resign()
+            await self._resign_in_any_case()
         except MetadataStoreError as failure:
             if error is None:
                 raise
             error.add_note(f"resigning failed too: {failure}")
+
+    async def _resign_in_any_case(self) -> None:
+        await in_any_case(self.resign(), name=f"end of a candidate of {self._name}")
 
 
 def _check_candidate(candidate: object) -> None:

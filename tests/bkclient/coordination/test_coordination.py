@@ -13,9 +13,10 @@ from bkclient.coordination import LeaderElection, RegisterValue, VersionedRegist
 from bkclient.errors import ArgumentError, ClientClosed, MetadataOutcomeUnknown, MetadataVersionConflict
 from bkclient.metadata.memory import MemoryMetadataService
 from simbookie.world.metadata_service import MetadataFault
-from tests.bkclient.fakes import FakeStore, FakeTransport
+from tests.bkclient.fakes import FakeStore, FakeTransport, fake_cluster
 from tests.bkclient.metadata.conftest import OpenSession, open_session
 from tests.bkclient.virtual_cluster import VirtualCluster, run_in_cluster
+from tests.cancellation import Cancel, cancel_everywhere
 
 __all__ = ["open_session"]  # a fixture: in memory, and in an embedded ZooKeeper
 
@@ -161,3 +162,33 @@ def test_a_leader_that_loses_its_session_is_deposed_and_may_stand_again() -> Non
                 again.cancel()
 
     run_in_cluster(program, bookies=0)
+
+
+@pytest.mark.parametrize("is_contended", [False, True])
+def test_a_candidate_whose_entering_is_cancelled_stands_no_more(is_contended: bool) -> None:
+    async def story(cancel: Cancel) -> None:
+        async with fake_cluster() as where, where.another_client() as two:
+            first, second = LeaderElection(where.bk, "e", "first"), LeaderElection(two, "e", "second")
+            if is_contended:
+                await second.until_elected()
+                asyncio.get_running_loop().call_later(
+                    1, lambda: resigning.append(asyncio.ensure_future(second.resign()))
+                )
+            resigning: list[asyncio.Future[None]] = []
+            entered = await cancel(first.__aenter__())
+            await asyncio.sleep(2)
+            await asyncio.gather(*resigning)
+            assert await second.leader() == (None if entered is None else "first")
+
+    assert cancel_everywhere(story, at_least=4) >= 4
+
+
+def test_leaving_an_election_resigns_although_it_is_cancelled() -> None:
+    async def story(cancel: Cancel) -> None:
+        async with fake_cluster() as where:
+            election = await LeaderElection(where.bk, "e", "me").__aenter__()
+            await cancel(election.__aexit__(None, None, None))
+            await asyncio.sleep(0.1)
+            assert await election.leader() is None
+
+    assert cancel_everywhere(story, at_least=2) >= 2
