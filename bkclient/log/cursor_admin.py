@@ -65,9 +65,16 @@ async def _state_of(store: ManifestStore, name: str) -> CursorState | None:
 
 
 async def remove_cursor(store: ManifestStore, name: str) -> None:
-    """Take a cursor out of the manifest. Its node stays, marked, so that what its last holder knows is of no use to it."""
-    await store.change(RemoveCursor(name))
-    await mark_removed(store, name)
+    """Take a cursor out of the manifest. Its node stays, marked, so that what its last holder knows is of no use to it.
+
+    A program that is opening it may announce it in between: a name without a position would keep trimming from everything.
+    """
+    for _ in range(_ATTEMPTS_MAX):
+        await store.change(RemoveCursor(name))
+        await mark_removed(store, name)
+        if name not in (await store.manifest()).cursors or await _state_of(store, name) is not None:
+            return
+    raise MetadataVersionConflict(f"the cursor {name!r} is opened as often as it is removed", advice="Try again.")
 
 
 async def mark_removed(store: ManifestStore, name: str) -> None:

@@ -80,7 +80,10 @@ class PartitionCursor:
             self._holder = self._store.new_id()
             return None
         # Its position is stored: from now on trimming looks at it, and what is there now stays.
-        manifest = await self._store.change(AddCursor(self._name))
+        before, manifest = manifest, await self._store.change(AddCursor(self._name))
+        if manifest.cursor_changes != before.cursor_changes and not await self._is_held():
+            self._holder = self._store.new_id()  # it was removed before it was announced
+            return None
         self.state.settle(manifest)
         self._report_backlog(manifest)
         return manifest
@@ -132,9 +135,12 @@ class PartitionCursor:
 
     async def check(self) -> None:
         """Ask whether this opening still has the cursor; :class:`~bkclient.log.LogDeposed` if it was taken over."""
-        stored = await self._register.read()
-        if stored is None or decode_cursor(stored.data).holder != self.state.holder:
+        if not await self._is_held():
             raise self._lost()
+
+    async def _is_held(self) -> bool:
+        stored = await self._register.read()
+        return stored is not None and decode_cursor(stored.data).holder == self.state.holder
 
     def _lost(self) -> LogDeposed:
         return LogDeposed(

@@ -271,6 +271,50 @@ def test_trimming_does_not_take_what_a_cursor_needs_that_comes_meanwhile() -> No
     run(race)
 
 
+@pytest.mark.parametrize("late", ["opener", "remover"])
+def test_a_cursor_that_is_opened_while_it_is_removed_is_there_or_is_not(late: str) -> None:
+    """Late is the opener's announcement, or the remover's mark: either way no name is left behind that trimming waits for."""
+
+    async def story(cluster: VirtualCluster, logs: Logs) -> None:
+        writes = 0
+
+        def is_late(call: MetadataCall) -> bool:
+            nonlocal writes
+            is_write = (call.host, call.operation) == (late, "tree_write")
+            writes += is_write
+            return is_write and writes == (1 if late == "opener" else 2)
+
+        async with published(logs, 6) as (_log, ids), cluster.client("opener") as one, cluster.client("remover") as two:
+            cursor = Logs(one, rng=Random(2)).cursor("log", "c")
+            remover = Logs(two, rng=Random(3))
+            if late == "remover":
+                async with logs.cursor("log", "c"):
+                    pass
+            hold = cluster.world.metadata.intercept(is_late, MetadataFault.HOLD)
+            acts = [cursor.__aenter__(), remover.remove_cursor("log", "c")]
+            tasks = []
+            for act in acts if late == "opener" else acts[::-1]:
+                tasks.append(asyncio.create_task(act))
+                await asyncio.sleep(1)
+            assert [task.done() for task in tasks] == [False, True]
+            hold.remove()
+            hold.release()
+            await asyncio.gather(*tasks)
+            (message,) = await take(cursor, 1)
+            cursor.acknowledge_through(message)
+            if late == "opener":
+                await cursor.__aexit__(None, None, None)
+                assert [info.name for info in await logs.cursors("log")] == ["c"]
+                await remover.remove_cursor("log", "c")
+            else:
+                with pytest.raises(LogDeposed):
+                    await cursor.__aexit__(None, None, None)
+            assert await logs.cursors("log") == []
+            assert await logs.trim("log", ids[5]) == [0, 1]
+
+    run(story)
+
+
 def plant_blind(patch: pytest.MonkeyPatch) -> None:
     """Trimming that does not look at cursors."""
 
