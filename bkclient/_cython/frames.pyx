@@ -6,6 +6,8 @@ in the same buffer as all else.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_DECREF, Py_INCREF
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy
@@ -71,14 +73,20 @@ def bind_v2(encoder):
 
 def encode_v3(self, txn_id, entry_id, header, payload):
     """Twin of the definition."""
-    encoded = _v3_frame(self, txn_id, entry_id, header, payload, False) if is_a(self, _v3) else None
-    return _encode_v3(self, txn_id, entry_id, header, payload) if encoded is None else encoded
+    cdef Rest rest
+    start = _v3_frame(self, txn_id, entry_id, header, payload, False, &rest) if is_a(self, _v3) else None
+    if start is None:
+        return _encode_v3(self, txn_id, entry_id, header, payload)
+    return buffers_of(self, start, payload), stored_of(&rest), rest.size
 
 
 def encode_v2(self, txn_id, entry_id, header, payload):
     """Twin of the definition."""
-    encoded = _v2_frame(self, entry_id, header, payload, False) if is_a(self, _v2) else None
-    return _encode_v2(self, txn_id, entry_id, header, payload) if encoded is None else encoded
+    cdef Rest rest
+    start = _v2_frame(self, entry_id, header, payload, False, &rest) if is_a(self, _v2) else None
+    if start is None:
+        return _encode_v2(self, txn_id, entry_id, header, payload)
+    return (start, payload), stored_of(&rest), rest.size
 
 
 cdef inline bint _is_own(object encoder_class, object definition, object twin, unsigned int *version) except -1:
@@ -92,14 +100,26 @@ cdef inline bint _is_own(object encoder_class, object definition, object twin, u
     return True
 
 
-cdef tuple encoded_by(object encoder, object txn_id, object entry_id, object header, object payload):
-    """What the encoder, of whatever class, makes of an entry; a short payload is copied."""
-    cdef tuple encoded = None
+cdef bytes frame_by(object encoder, object txn_id, object entry_id, object header, object payload, Rest *rest):
+    """The first buffer of what the encoder makes of an entry, which is all of it if ``rest`` says so; None is left to its own function."""
     if type(encoder) is _v3 and _is_own(_v3, _encode_v3, encode_v3, &_v3_version):
-        encoded = _v3_frame(encoder, txn_id, entry_id, header, payload, True)
-    elif type(encoder) is _v2 and _is_own(_v2, _encode_v2, encode_v2, &_v2_version):
-        encoded = _v2_frame(encoder, entry_id, header, payload, True)
-    return encoder.encode(txn_id, entry_id, header, payload) if encoded is None else encoded
+        return _v3_frame(encoder, txn_id, entry_id, header, payload, True, rest)
+    if type(encoder) is _v2 and _is_own(_v2, _encode_v2, encode_v2, &_v2_version):
+        return _v2_frame(encoder, entry_id, header, payload, True, rest)
+    return None
+
+
+cdef bytes stored_of(Rest *rest):
+    """The frame that will say that the entry was stored; to be taken once of each ``Rest``."""
+    stored = <object>rest.stored
+    Py_DECREF(stored)
+    return stored
+
+
+cdef tuple buffers_of(object encoder, bytes start, object payload):
+    """The buffers of a frame that is not in one."""
+    tail = got(encoder, _v3_at.tail) if is_a(encoder, _v3) else None
+    return (start, payload, tail) if tail else (start, payload)
 
 
 cdef inline unsigned char *_put(unsigned char *to, object part):
@@ -122,7 +142,9 @@ cdef inline bint _has_sizes(object laid_out, Py_ssize_t body, int txn, int entry
     )
 
 
-cdef tuple _v3_frame(object encoder, object txn_id, object entry_id, object header, object payload, bint may_copy):
+cdef bytes _v3_frame(
+    object encoder, object txn_id, object entry_id, object header, object payload, bint may_copy, Rest *rest
+):
     cdef uint64_t txn, entry
     cdef int txn_size, entry_size
     cdef Py_ssize_t body_size, size, start_size
@@ -163,12 +185,11 @@ cdef tuple _v3_frame(object encoder, object txn_id, object entry_id, object head
     )
     at = bk_put_varint(_put(<unsigned char *>PyBytes_AS_STRING(stored), until_ledger), txn)
     bk_put_varint(_put(at, status), entry)
-    if is_short:
-        return (start,), stored, size
-    return ((start, payload, tail) if tail else (start, payload)), stored, size
+    _tell(rest, stored, size, is_short)
+    return start
 
 
-cdef tuple _v2_frame(object encoder, object entry_id, object header, object payload, bint may_copy):
+cdef bytes _v2_frame(object encoder, object entry_id, object header, object payload, bint may_copy, Rest *rest):
     cdef uint64_t ledger, entry
     cdef Py_ssize_t size, start_size
     cdef bytes start, stored, before
@@ -196,4 +217,10 @@ cdef tuple _v2_frame(object encoder, object entry_id, object header, object payl
     memcpy(at, _STORED, 12)
     bk_put_be64(at + 12, ledger)
     bk_put_be64(at + 20, entry)
-    return ((start,) if is_short else (start, payload)), stored, size
+    _tell(rest, stored, size, is_short)
+    return start
+
+
+cdef inline void _tell(Rest *rest, bytes stored, Py_ssize_t size, bint is_whole):
+    Py_INCREF(stored)
+    rest.stored, rest.size, rest.is_whole = <PyObject *>stored, size, is_whole

@@ -5,7 +5,7 @@ from cpython.list cimport PyList_Append, PyList_GET_SIZE
 from cpython.object cimport PyObject
 from cpython.tuple cimport PyTuple_GET_ITEM, PyTuple_GET_SIZE
 
-from bkclient._cython.frames cimport encoded_by
+from bkclient._cython.frames cimport Rest, buffers_of, frame_by, stored_of
 from bkclient._cython.slots cimport got, is_a, number, offset_of, put
 
 cdef object _sender = None
@@ -32,9 +32,12 @@ cdef struct LoadSlots:
     Py_ssize_t requests, bytes, max_requests, max_bytes
 
 cdef struct RunSlots:
-    Py_ssize_t frame_size, left, room, adds, sets, is_careful
+    Py_ssize_t frame_size, left, room, entry_ids, sizes, acknowledgements, buffers, parts, replies, streams, sets, is_careful
 
 cdef RunSlots _run_at
+#: The bytes of the last frame, and the object that says so: one frame is as large as the one before, as a rule.
+cdef long long _last_size = -1
+cdef object _last_size_object = None
 cdef SenderSlots _sender_at
 cdef StreamSlots _stream_at
 cdef ConnectionSlots _connection_at
@@ -54,7 +57,13 @@ def bind(sender, each, stream, connection, load, outstanding, run, write_sets):
     _run_at.frame_size = offset_of(run, "frame_size")
     _run_at.left = offset_of(run, "left")
     _run_at.room = offset_of(run, "room")
-    _run_at.adds = offset_of(run, "adds")
+    _run_at.entry_ids = offset_of(run, "entry_ids")
+    _run_at.sizes = offset_of(run, "sizes")
+    _run_at.acknowledgements = offset_of(run, "acknowledgements")
+    _run_at.buffers = offset_of(run, "buffers")
+    _run_at.parts = offset_of(run, "parts")
+    _run_at.replies = offset_of(run, "replies")
+    _run_at.streams = offset_of(run, "streams")
     _run_at.sets = offset_of(run, "sets")
     _open_at = offset_of(write_sets, "run")
     _run, _write_sets = run, write_sets
@@ -93,8 +102,10 @@ def send(self, bookies, entry_id, header, payload):
 
 cdef bint sent_by(object sender, object bookies, object entry_id, object header, object payload) except -1:
     cdef PyObject *known
-    cdef object streams, first, now, add, stream, connection, load, outstanding
-    cdef tuple encoded
+    cdef object streams, first, now, add, stream, connection, load, outstanding, stored
+    cdef tuple frame = None
+    cdef bytes start
+    cdef Rest rest
     write_sets = got(sender, _sender_at.streams)
     cdef list buffers
     cdef Py_ssize_t index
@@ -105,21 +116,28 @@ cdef bint sent_by(object sender, object bookies, object entry_id, object header,
     if type(streams) is not tuple or PyTuple_GET_SIZE(streams) == 0 or encoder is None:
         _each.send(sender, bookies, entry_id, header, payload)
         return True
-    encoded = encoded_by(encoder, next(got(sender, _sender_at.txn_ids)), entry_id, header, payload)
-    frame, stored, size = encoded
-    frame_size = size
+    txn_id = next(got(sender, _sender_at.txn_ids))
+    start = frame_by(encoder, txn_id, entry_id, header, payload, &rest)
+    if start is None:
+        frame, stored, frame_size = encoder.encode(txn_id, entry_id, header, payload)
+    else:
+        stored, frame_size = stored_of(&rest), rest.size
+        if not rest.is_whole:
+            frame = buffers_of(encoder, start, payload)
     if frame_size > number(sender, _sender_at.max_frame_size):
         _each.send(sender, bookies, entry_id, header, payload)
         return True
     first = <object>PyTuple_GET_ITEM(streams, 0)
     if type(first) is not _seen_stream:
         _see_stream(first)
-    if _is_in_run(sender, write_sets, streams, frame, stored, entry_id, size, frame_size):
+    if _is_in_run(sender, write_sets, streams, start, frame, stored, entry_id, frame_size):
         return True
+    if frame is None:
+        frame = (start,)
     for stream in <tuple>streams:
         stream.connection.take_apart()
     now = got(first, _stream_at.turn_began) if got(first, _stream_at.buffers) else first.now
-    add = (entry_id, got(sender, _sender_at.replies), now + got(sender, _sender_at.timeout_s), size)
+    add = (entry_id, got(sender, _sender_at.replies), now + got(sender, _sender_at.timeout_s), frame_size)
     for index in range(PyTuple_GET_SIZE(streams)):
         stream = <object>PyTuple_GET_ITEM(streams, index)
         if type(stream) is not _seen_stream:
@@ -145,15 +163,19 @@ cdef bint sent_by(object sender, object bookies, object entry_id, object header,
         if PyList_GET_SIZE(buffers) == 0:
             stream.begin_turn()
             buffers = got(stream, _stream_at.buffers)
-        for piece in <tuple>frame:
+        for piece in frame:
             PyList_Append(buffers, piece)
     return True
 
 
 cdef inline bint _is_in_run(
-    object sender, object write_sets, object streams, object frame, object stored, object entry_id, object size, long long frame_size
+    object sender, object write_sets, object streams, bytes start, tuple frame, object stored, object entry_id, long long frame_size
 ) except -1:
-    """Send the entry as the next of the open run, or of a new one; False if the connections take none."""
+    """Send the entry as the next of the open run, or of a new one; False if the connections take none.
+
+    Its frame is ``start`` if ``frame`` is None.
+    """
+    global _last_size, _last_size_object
     if type(write_sets) is not _write_sets:
         raise TypeError(f"{type(write_sets).__name__} are no write sets")
     run = got(write_sets, _open_at)
@@ -171,7 +193,23 @@ cdef inline bint _is_in_run(
             return False
         if type(run) is not _run:
             raise TypeError(f"{type(run).__name__} is no open run")
-    PyList_Append(got(run, _run_at.adds), (entry_id, got(sender, _sender_at.replies), size, stored, frame, streams))
+    buffers, replies = got(run, _run_at.buffers), got(sender, _sender_at.replies)
+    if got(run, _run_at.streams) is not streams or got(run, _run_at.replies) is not replies:
+        PyList_Append(
+            got(run, _run_at.parts), (len(<list?>got(run, _run_at.entry_ids)), len(<list?>buffers), replies, streams)
+        )
+        put(run, _run_at.replies, replies)
+        put(run, _run_at.streams, streams)
+    if frame_size != _last_size:
+        _last_size, _last_size_object = frame_size, frame_size
+    PyList_Append(got(run, _run_at.entry_ids), entry_id)
+    PyList_Append(got(run, _run_at.sizes), _last_size_object)
+    PyList_Append(got(run, _run_at.acknowledgements), stored)
+    if frame is None:
+        PyList_Append(buffers, start)
+    else:
+        for piece in frame:
+            PyList_Append(buffers, piece)
     put(run, _run_at.left, number(run, _run_at.left) - 1)
     put(run, _run_at.room, number(run, _run_at.room) - frame_size)
     if got(sender, _sender_at.keys_recur):

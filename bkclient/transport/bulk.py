@@ -2,8 +2,8 @@
 
 Writers send one entry after the other to the same few write sets. The connections to each are remembered, for all writers
 together, as long as all of them stand. The entries of one turn are sent as a run (:mod:`bkclient.transport.open_run`), which
-costs each of them one encoding and one tuple. Everything else is rare and goes the way of any other request, one for each bookie:
-connections that are being made or are full, keys in use, and frames that are too large.
+costs each of them one encoding and its places in a few lists. Everything else is rare and goes the way of any other request, one
+for each bookie: connections that are being made or are full, keys in use, and frames that are too large.
 
 In protocol version 2 an answer is known by the ids of ledger and entry only, so a run takes an entry if no other answer with its
 key may come. Three things together make sure of that:
@@ -124,7 +124,13 @@ class LedgerAdds(EachReplica):
         ):
             run = self._run_for(streams, entry_id, acknowledgement)
         if run is not None:
-            run.add((entry_id, self._replies, size, acknowledgement, buffers, streams))
+            if run.streams is not streams or run.replies is not self._replies:
+                run.parts.append((len(run.entry_ids), len(run.buffers), self._replies, streams))
+                run.replies, run.streams = self._replies, streams
+            run.entry_ids.append(entry_id)
+            run.sizes.append(size)
+            run.acknowledgements.append(acknowledgement)
+            run.buffers.extend(buffers)
             run.left -= 1
             run.room -= size
             if self._keys_recur:

@@ -1,14 +1,13 @@
 """The run of adds that is being made in this turn of the event loop, for all connections that one channel has to bookies.
 
-An entry costs one tuple in a list; what has to be done for each connection is done once for the run, when it ends: at the end of
-the turn, before anything else is sent over one of its connections, or when it is full. What sends over a connection, or asks what
-is outstanding, ends its run first (:meth:`~bkclient.transport.request_stream.RequestStream.end_run`).
+An entry costs its places in a few lists; what has to be done for each connection is done once for the run, when it ends: at the
+end of the turn, before anything else is sent over one of its connections, or when it is full. What sends over a connection, or
+asks what is outstanding, ends its run first (:meth:`~bkclient.transport.request_stream.RequestStream.end_run`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
@@ -17,7 +16,7 @@ from bkclient.transport.request_stream import RequestStream
 from bkclient.wire.outstanding import Load
 from bkclient.wire.runs import Run
 
-__all__ = ["MOST_BYTES", "MOST_ENTRIES", "OpenRun", "RunAdd", "WriteSets"]
+__all__ = ["MOST_BYTES", "MOST_ENTRIES", "OpenRun", "WriteSets"]
 
 #: A run has no more than this; what it has leaves then, and another one begins. So what a turn sends takes little memory however
 #: much it is, and bookies need not wait for the turn's end.
@@ -26,8 +25,8 @@ MOST_BYTES: Final = 1024 * 1024
 #: Frames of up to so many bytes, on the average, leave as one buffer, which costs a copy and spares each connection many buffers.
 _JOINED_BYTES: Final = 2048
 
-RunAdd = tuple[int, Any, int, bytes, tuple[bytes, ...], tuple[RequestStream, ...]]
-"""``(entry id, who is told, bytes of the frame, acknowledgement, buffers of the frame, connections to its write set)``."""
+_Part = tuple[int, int, Any, tuple[RequestStream, ...]]
+"""``(first place, its first buffer, who is told, connections to the write set)``: adds of one sender to one write set."""
 
 
 class WriteSets(dict[tuple[str, ...], tuple[RequestStream, ...]]):
@@ -59,9 +58,28 @@ class WriteSets(dict[tuple[str, ...], tuple[RequestStream, ...]]):
 
 
 class OpenRun:
-    """See the module. ``left`` and ``room`` say how many more entries and bytes it takes; the last entry may exceed the bytes."""
+    """See the module. ``left`` and ``room`` say how many more entries and bytes it takes; the last entry may exceed the bytes.
 
-    __slots__ = ("_home", "add", "adds", "deadline", "frame_size", "is_careful", "left", "room", "sets")
+    What is known of an add is at its place in :attr:`entry_ids`, :attr:`sizes` and :attr:`acknowledgements`, so no object is made
+    for it. An add whose sender or write set is not that of the one before begins a new part.
+    """
+
+    __slots__ = (
+        "_home",
+        "acknowledgements",
+        "buffers",
+        "deadline",
+        "entry_ids",
+        "frame_size",
+        "is_careful",
+        "left",
+        "parts",
+        "replies",
+        "room",
+        "sets",
+        "sizes",
+        "streams",
+    )
 
     def __init__(self, home: WriteSets, frame_size: int, deadline: float) -> None:
         self._home: Final = home
@@ -70,8 +88,16 @@ class OpenRun:
         self.deadline: Final = deadline
         self.left = MOST_ENTRIES
         self.room = MOST_BYTES
-        self.adds: Final[list[RunAdd]] = []
-        self.add: Final[Callable[[RunAdd], None]] = self.adds.append
+        self.entry_ids: Final[list[int]] = []
+        #: The bytes of the frame of each add.
+        self.sizes: Final[list[int]] = []
+        self.acknowledgements: Final[list[bytes]] = []
+        #: The frames, one after the other.
+        self.buffers: Final[list[bytes]] = []
+        self.parts: Final[list[_Part]] = []
+        #: Who is told of the last add, and the connections to its write set.
+        self.replies: Any = None
+        self.streams: tuple[RequestStream, ...] = ()
         #: The write sets that it takes entries for.
         self.sets: Final[list[tuple[RequestStream, ...]]] = []
         #: Whether one of the connections may know a key otherwise than by a run: adds by themselves, or any that were given up.
@@ -93,7 +119,7 @@ class OpenRun:
             if not stream.takes_adds:
                 return False
         self.sets.append(streams)
-        entries, size = len(self.adds), sum([add[2] for add in self.adds])
+        entries, size = len(self.entry_ids), sum(self.sizes)
         for stream in streams:
             load: Load = stream.connection.load
             # As if all entries of the run went there: a run that ends too early is followed by the next.
@@ -109,29 +135,43 @@ class OpenRun:
     def end(self) -> None:
         """Register the adds with the connections, and hand these the frames."""
         self._home.run = None
-        adds = self.adds
         if len(self.sets) == 1:
-            streams = self.sets[0]
-            run, buffers = (Run(adds, self.deadline), _frames_of(adds)) if adds else (None, [])
-            for stream in streams:
+            run, buffers = self.adds_to(None)
+            for stream in self.sets[0]:
                 stream.leave_run(run, buffers)
             return
         for stream in dict.fromkeys(chain.from_iterable(self.sets)):
-            own = [add for add in adds if stream in add[5]]
-            if own:
-                stream.leave_run(Run(own, self.deadline), _frames_of(own))
-            else:
-                stream.leave_run(None, [])
+            stream.leave_run(*self.adds_to(stream))
+
+    def adds_to(self, stream: RequestStream | None) -> tuple[Run[Any] | None, list[bytes]]:
+        """The adds that go there, or all of them, as a run, if there are any; and their frames."""
+        entry_ids, sizes, acknowledgements, buffers = self.entry_ids, self.sizes, self.acknowledgements, self.buffers
+        parts = self.parts
+        if stream is not None:
+            entry_ids, sizes, acknowledgements, buffers, parts = [], [], [], [], []
+            end: _Part = (len(self.entry_ids), len(self.buffers), None, ())
+            for (first, first_buffer, replies, streams), (last, last_buffer, _, _) in pairwise([*self.parts, end]):
+                if stream in streams:
+                    parts.append((len(entry_ids), len(buffers), replies, streams))
+                    entry_ids += self.entry_ids[first:last]
+                    sizes += self.sizes[first:last]
+                    acknowledgements += self.acknowledgements[first:last]
+                    buffers += self.buffers[first_buffer:last_buffer]
+        if not entry_ids:
+            return None, []
+        owners: list[tuple[int, Any]] = []
+        owner: Any = None
+        for first, _, replies, _ in parts:
+            if replies is not owner:
+                owners.append((first, replies))
+                owner = replies
+        run: Run[Any] = Run(entry_ids, owners, sizes, acknowledgements, self.deadline)
+        if run.bytes > len(entry_ids) * _JOINED_BYTES:
+            return run, buffers
+        return run, [b"".join(buffers)]
 
     def end_full(self) -> None:
         """End it because it takes no more, and send what it has."""
         self.end()
         for stream in dict.fromkeys(chain.from_iterable(self.sets)):
             stream.send_now()
-
-
-def _frames_of(adds: list[RunAdd]) -> list[bytes]:
-    buffers = [buffer for add in adds for buffer in add[4]]
-    if sum([add[2] for add in adds]) > len(adds) * _JOINED_BYTES:
-        return buffers
-    return [b"".join(buffers)]

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from bkclient._core import has_twins
 from bkclient.wire.chunks import SentAdd
@@ -41,15 +41,22 @@ def add_told(told: list[Acknowledged[Token]], token: Token, added: AddRequest | 
 class Run(Generic[Token]):
     """Adds of one turn, whose acknowledgements have ``frame_size`` bytes each; it never changes.
 
-    Made of ``(entry id, token, bytes of the frame, frame of the acknowledgement, ...)`` of each, of which there is one at least.
+    Made of what each add has at its place: entry id, bytes of its frame, frame of its acknowledgement. There is one add at least.
+    ``owners`` says whose they are: from each of these places on, of which the first is 0, those of that token.
     """
 
     __slots__ = ("_sizes", "_token", "_tokens", "acknowledgements", "bytes", "deadline", "entry_ids", "frame_size")
 
-    def __init__(self, adds: Sequence[tuple[int, Token, int, bytes, *tuple[Any, ...]]], deadline: float) -> None:
-        entry_ids, tokens, sizes, acknowledgements, *_ = zip(*adds, strict=True)
+    def __init__(
+        self,
+        entry_ids: Sequence[int],
+        owners: Sequence[tuple[int, Token]],
+        sizes: Sequence[int],
+        acknowledgements: Sequence[bytes],
+        deadline: float,
+    ) -> None:
         count = len(entry_ids)
-        self.entry_ids: Final[tuple[int, ...]] = entry_ids
+        self.entry_ids: Final[tuple[int, ...]] = tuple(entry_ids)
         #: The frames that will acknowledge them, one after the other.
         self.acknowledgements: Final = b"".join(acknowledgements)
         self.frame_size: Final = len(acknowledgements[0])
@@ -58,10 +65,10 @@ class Run(Generic[Token]):
         self.bytes: Final[int] = sum(sizes)
         self.deadline: Final = deadline
         # Of most runs all adds are one writer's, and of one size.
-        is_of_one = tokens.count(tokens[0]) == count
-        self._token: Final[Token | None] = tokens[0] if is_of_one else None
-        self._tokens: Final[tuple[Token, ...] | None] = None if is_of_one else tokens
-        self._sizes: Final[tuple[int, ...] | None] = None if sizes.count(sizes[0]) == count else sizes
+        is_of_one = len(owners) == 1
+        self._token: Final[Token | None] = owners[0][1] if is_of_one else None
+        self._tokens: Final[tuple[Token, ...] | None] = None if is_of_one else _spread(owners, count)
+        self._sizes: Final[tuple[int, ...] | None] = None if sizes.count(sizes[0]) == count else tuple(sizes)
 
     def __len__(self) -> int:
         return len(self.entry_ids)
@@ -111,6 +118,15 @@ class Run(Generic[Token]):
             own = self.bytes // count if self._sizes is None else self._sizes[place]
             frame = self.acknowledgements[place * size : (place + 1) * size]
             yield frame, (self.entry_ids[place], token, self.deadline, own)
+
+
+def _spread(owners: Sequence[tuple[int, Token]], count: int) -> tuple[Token, ...]:
+    """Of each of ``count`` adds its token."""
+    tokens: list[Token] = []
+    for place, (_, token) in enumerate(owners, start=1):
+        end = owners[place][0] if place < len(owners) else count
+        tokens += [token] * (end - len(tokens))
+    return tuple(tokens)
 
 
 class Runs(deque[Run[Token]]):

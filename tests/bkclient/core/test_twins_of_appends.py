@@ -139,10 +139,12 @@ def state_of(writer: LedgerWriter) -> Any:
 
 def state_of_connection(socket: Socket) -> Any:
     connection, run = socket.stream.connection, socket.stream.run
-    begun = [] if run is None else [add for add in cast("OpenRun", run).adds if socket.stream in add[5]]
-    size = connection.load.bytes + sum(add[2] for add in begun)
-    awaited = connection.awaited() + [add[3] for add in begun]
-    return socket.stream.state, len(connection.frames), connection.load.requests + len(begun), size, awaited
+    begun = None if run is None else cast("OpenRun", run).adds_to(socket.stream)[0]
+    requests, size, awaited = connection.load.requests, connection.load.bytes, connection.awaited()
+    if begun is not None:
+        requests, size = requests + len(begun), size + begun.bytes
+        awaited += [frame for frame, _ in begun.adds_from(0)]
+    return socket.stream.state, len(connection.frames), requests, size, awaited
 
 
 def outcome_of(future: Any) -> Any:

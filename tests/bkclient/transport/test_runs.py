@@ -20,10 +20,10 @@ from bkclient.wire import v2, v3
 from bkclient.wire.connection import ClientConnection
 from bkclient.wire.envelope import ReceivedRequest
 from bkclient.wire.messages import AddRequest, AddResponse, AddTemplate, Operation, ReadRequest, Status
-from bkclient.wire.runs import Run
 from bkclient.wire.v3_add import encode_add_response
 from tests.bkclient.transport.scripted_bookie import keep_silent, until
 from tests.bkclient.transport.test_bulk import BOOKIES, Replies, add_in, connected, three
+from tests.bkclient.wire.made_runs import MadeAdd, run_of
 
 
 def streams_of(transport: TcpTransport) -> tuple[RequestStream, ...]:
@@ -143,7 +143,7 @@ async def test_entries_of_several_writers_share_a_run_and_each_hears_of_its_own(
         senders[0].send([3, 4])
         run = transport.write_sets_of(1).run
         assert run is not None
-        assert len(run.adds) == 8
+        assert len(run.entry_ids) == 8
         for sender, last in zip(senders, (4, 2, 2), strict=True):
             await sender.replies.all()
             assert [sender.replies.stored_by(bookie_id) for bookie_id in BOOKIES] == [list(range(last + 1))] * 3
@@ -160,7 +160,7 @@ async def test_write_sets_of_a_striped_ledger_share_a_run_and_each_connection_ge
             sender.send([entry_id], bookies=sets[entry_id % 3])
         run = transport.write_sets_of(1).run
         assert run is not None
-        assert (len(run.adds), len(run.sets)) == (9, 3)
+        assert (len(run.entry_ids), len(run.sets)) == (9, 3)
         await sender.replies.all()
         assert not sender.replies.failed
         for bookie_id, bookie in zip(BOOKIES, bookies, strict=True):
@@ -185,7 +185,7 @@ async def test_one_sender_of_a_ledger_puts_entries_into_runs_in_version_2() -> N
         third.send([6])
         run = transport.write_sets_of(1).run
         assert run is not None
-        assert [add[0] for add in run.adds] == [6]
+        assert run.entry_ids == [6]
         await second.replies.all()
         await third.replies.all()
 
@@ -222,7 +222,7 @@ def test_a_run_is_told_of_as_its_adds_are_that_were_sent_one_by_one(
     alone: ClientConnection[str] = ClientConnection(version)
     answers: list[bytes] = []
     for number, adds in enumerate(runs):
-        made = []
+        made: list[MadeAdd[str]] = []
         for place, (writer, size) in enumerate(adds):
             entry_id, txn_id = 10 * number + place, 1000 + 10 * number + place
             template = AddTemplate(ledger_id=1 + writer, master_key=bytes(20))
@@ -234,7 +234,7 @@ def test_a_run_is_told_of_as_its_adds_are_that_were_sent_one_by_one(
                 answers.append(refusal(version, txn_id, AddResponse(Status.IO_ERROR, 1 + writer, entry_id)))
             else:
                 answers.append(stored)
-        together.send_run(Run(made, float(number)))
+        together.send_run(run_of(made, float(number)))
     if order == "any":
         answers = data.draw(st.permutations(answers))
     elif order == "two exchanged" and len(answers) > 1:

@@ -30,8 +30,9 @@ from bkclient.wire.messages import (
     template_of,
 )
 from bkclient.wire.outstanding import KeyInUse, Outstanding
-from bkclient.wire.runs import Run, Runs
+from bkclient.wire.runs import Runs
 from bkclient.wire.server_connection import ServerConnection
+from tests.bkclient.wire.made_runs import run_of
 
 CODEC = EntryCodec(1, DigestType.CRC32C, b"")
 KEY = CODEC.master_key
@@ -125,7 +126,7 @@ class Conversation:
             (self.at_bookie[self.serial],) = self.wire.receive(b"".join(buffers))
             self.serial += 1
         if adds:
-            self.connection.send_run(Run(adds, self.now + wait))
+            self.connection.send_run(run_of(adds, self.now + wait))
 
     def receive(self, data: bytes, cut: int) -> list[tuple[int, Request | int, Status]]:
         """What becomes of ``data``, of which ``cut`` bytes come first: serial numbers, what was sent, statuses."""

@@ -28,6 +28,7 @@ from bkclient.wire.messages import (
 from bkclient.wire.outstanding import Load, Outstanding
 from bkclient.wire.runs import Run
 from bkclient.wire.v3_add import header_field
+from tests.bkclient.wire.made_runs import run_of
 from tests.bkclient.wire.test_connection import add, reply, send
 
 # What a bookie says is no matter of assertions: it may be anything, and ends the connection.
@@ -212,7 +213,7 @@ def test_the_check_counts_what_is_outstanding(version: int) -> None:
 def v2_run(*entry_ids: int) -> Run[str]:
     template = AddTemplate(ledger_id=1, master_key=bytes(20))
     frames = [(each, v2.AddPacketEncoder(template).encode(1, each, b"", b"")) for each in entry_ids]
-    return Run([(entry_id, "token", size, stored) for entry_id, (_, stored, size) in frames], 1.0)
+    return run_of([(entry_id, "token", size, stored) for entry_id, (_, stored, size) in frames], 1.0)
 
 
 def test_the_check_sees_a_key_of_two_adds_and_one_that_was_given_up() -> None:
