@@ -190,8 +190,7 @@ def unrecorded() -> Iterator[None]:
     def count(self: HistoryWriter, kind: str, actor: str, ledger: int = -1, /, **fields: Any) -> None:
         event: Event = tuple.__new__(Event, (self.events, 0, actor, kind, ledger, fields))
         self.events += 1
-        for listener in self.listeners:
-            listener(event)
+        self.tell(event)
 
     HistoryWriter.record = count  # type: ignore[method-assign]
     try:

@@ -239,6 +239,11 @@ def _handlers() -> dict[str, tuple[tuple[int, str], ...]]:
 
 _HANDLERS: Final = _handlers()
 _AWAITING: Final = {number for number, family in enumerate(FAMILIES, 1) if family.awaits_restart}
+#: The same before any bookie was restarted.
+_HANDLERS_BEFORE: Final[Mapping[str, tuple[tuple[int, str], ...]]] = {
+    kind: tuple(handler for handler in handlers if handler[0] not in _AWAITING or kind == Kind.BK_RESTART)
+    for kind, handlers in _HANDLERS.items()
+}
 
 
 _Route = tuple[_TakesEssential, tuple[Handler, ...]]
@@ -271,9 +276,8 @@ class _Ledger:
     def _judges_of(self, kind: str) -> tuple[Handler, ...]:
         if self._is_over:
             return ()
-        unmoved = () if self.facts.restarts or kind == Kind.BK_RESTART else _AWAITING
-        handlers = [handler for handler in _HANDLERS.get(kind, ()) if handler[0] not in unmoved]
-        return tuple([getattr(self._owners[number], name) for number, name in handlers])
+        owners, handlers = self._owners, _HANDLERS if self.facts.restarts else _HANDLERS_BEFORE
+        return tuple([getattr(owners[number], name) for number, name in handlers.get(kind, ())])
 
     def forget_routes(self) -> None:
         """Find anew who handles what."""
