@@ -12,7 +12,7 @@ from cpython.tuple cimport PyTuple_GET_ITEM
 from bkclient._cython.counting cimport pushed_on
 from bkclient._cython.entries cimport header_of
 from bkclient._cython.sending cimport sent_by
-from bkclient._cython.slots cimport bk_version_of, got, number, offset_of, put
+from bkclient._cython.slots cimport bk_version_of, got, is_of, number, offset_of, put, seen
 
 cdef enum:
     #: Functions on the way, and classes that have them.
@@ -29,10 +29,15 @@ cdef object _shared = None
 cdef object _sizes = None
 cdef object _open = None
 cdef object _members_of = None
+cdef object _options = None
 cdef object _try_append = None
 cdef object _running_loop = None
 cdef object _in_order = None
 cdef Py_ssize_t _queue_at = 0
+
+#: As objects: the constants are numbers where a pointer is asked for.
+cdef object _true = True
+cdef object _false = False
 
 cdef object _last_ensemble = None
 cdef object _last_sizes = None
@@ -71,7 +76,7 @@ def bind(shell, dict classes, state, members_of, running_loop, known):
     ``state`` is that of a writer that is open, ``known`` the functions on the way.
     """
     global _shell, _sender, _core, _machine, _adds, _members, _window, _shared, _sizes, _open, _members_of, _try_append
-    global _in_order, _queue_at, _running_loop, _is_closed_at, _late_at, _lac_at, _lap_at, _ensemble_at, _sizes_at, _write_sets_at, _ensemble_size_at
+    global _options, _in_order, _queue_at, _running_loop, _is_closed_at, _late_at, _lac_at, _lap_at, _ensemble_at, _sizes_at, _write_sets_at, _ensemble_size_at
     _sender, _core, _machine, _adds = classes["sender"], classes["core"], classes["machine"], classes["adds"]
     _members, _window, _shared, _sizes = classes["members"], classes["window"], classes["shared"], classes["sizes"]
     _shell_at.machine = offset_of(shell, "machine")
@@ -98,6 +103,7 @@ def bind(shell, dict classes, state, members_of, running_loop, known):
     _line_at.max_bytes = offset_of(_window, "max_bytes")
     _line_at.shared = offset_of(_window, "shared")
     _in_order = classes["futures"]
+    _options = classes["options"]
     _queue_at = offset_of(_in_order, "queue")
     _is_closed_at = offset_of(_core, "is_closed")
     _late_at = offset_of(_members, "late")
@@ -139,25 +145,27 @@ cdef bint _are_known_still() except -1:
 
 cdef inline bint _is_ordinary(object shell, object machine, object payload) except -1:
     """Whether the definition would take the entry without anything else to be done about it; looks at slots of known classes."""
+    cdef PyObject *nothing = <PyObject *>None
     return (
         type(machine) is _machine
-        and got(machine, _machine_at.state) is _open
-        and got(machine, _machine_at.ports) is shell
-        and got(shell, _shell_at.is_watched) is True
+        and seen(machine, _machine_at.state) == <PyObject *>_open
+        and seen(machine, _machine_at.ports) == <PyObject *>shell
+        and seen(shell, _shell_at.is_watched) == <PyObject *>_true
         and _running_loop() is got(shell, _shell_at.loop)
-        and got(shell, _shell_at.admission) is None
-        and got(shell, _shell_at.stats) is None
-        and got(shell, _shell_at.tracer) is None
-        and type(got(shell, _shell_at.core)) is _core
-        and got(got(shell, _shell_at.core), _is_closed_at) is False
-        and len(<bytes>payload) <= got(shell, _shell_at.max_payload)
-        and type(got(machine, _machine_at.members)) is _members
-        and not got(got(machine, _machine_at.members), _late_at)
-        and type(got(machine, _machine_at.adds)) is _adds
-        and got(got(machine, _machine_at.options), _machine_at.entry_ids_given) is False
-        and type(got(shell, _shell_at.futures)) is _in_order
-        and type(got(shell, _shell_at.window)) is _window
-        and type(got(got(shell, _shell_at.window), _line_at.shared)) is _shared
+        and seen(shell, _shell_at.admission) == nothing
+        and seen(shell, _shell_at.stats) == nothing
+        and seen(shell, _shell_at.tracer) == nothing
+        and is_of(seen(shell, _shell_at.core), _core)
+        and seen(<object>seen(shell, _shell_at.core), _is_closed_at) == <PyObject *>_false
+        and len(<bytes>payload) <= number(shell, _shell_at.max_payload)
+        and is_of(seen(machine, _machine_at.members), _members)
+        and not got(<object>seen(machine, _machine_at.members), _late_at)
+        and is_of(seen(machine, _machine_at.adds), _adds)
+        and is_of(seen(machine, _machine_at.options), _options)
+        and seen(<object>seen(machine, _machine_at.options), _machine_at.entry_ids_given) == <PyObject *>_false
+        and is_of(seen(shell, _shell_at.futures), _in_order)
+        and is_of(seen(shell, _shell_at.window), _window)
+        and is_of(seen(<object>seen(shell, _shell_at.window), _line_at.shared), _shared)
     )
 
 

@@ -30,6 +30,7 @@ cdef object _push = None
 cdef object _acknowledge_all = None
 cdef object _complete = None
 cdef object _future = None
+cdef object _set_result = None
 cdef object _invalid_state = None
 cdef object _in_order = None
 cdef Py_ssize_t _first_at = 0
@@ -68,9 +69,9 @@ def bind(adds, add, entry):
 
 def bind_settle(module, future, invalid_state, in_order):
     """Learn of futures, of what they raise when they are done, and of the class of those in order; returns the twin by name."""
-    global _future, _invalid_state, _in_order, _first_at, _queue_at
+    global _future, _set_result, _invalid_state, _in_order, _first_at, _queue_at
     _queue_at, _first_at = offset_of(in_order, "queue"), offset_of(in_order, "first")
-    _future, _invalid_state, _in_order = future, invalid_state, in_order
+    _future, _set_result, _invalid_state, _in_order = future, future.set_result, invalid_state, in_order
     return {"settle": settle}
 
 
@@ -168,7 +169,7 @@ def complete(self):
         if not got(add, _add_at.has_quorum):
             break
         entry = got(add, _add_at.entry)
-        assert entry[0] == following, "entries are done one after the other"
+        assert _id_of(entry) == following, "entries are done one after the other"
         done.append(entry)
         PyDict_DelItem(pending, following)
         head = following
@@ -180,11 +181,18 @@ def complete(self):
     return done
 
 
+cdef inline object _id_of(object entry):
+    """Of an entry; its class is one of Python's, which looks up by name what a tuple is asked for by index."""
+    if type(entry) is not _entry:
+        raise TypeError(f"{type(entry).__name__} is no new entry")
+    return <object>PyTuple_GET_ITEM(entry, 0)
+
+
 def settle(futures, entries):
     """Twin of the definition."""
     cdef Py_ssize_t size = 0
     take = None
-    if type(futures) is _in_order and entries and entries[-1][0] + 1 == got(futures, _first_at) + len(entries):
+    if type(futures) is _in_order and entries and _id_of(entries[-1]) + 1 == got(futures, _first_at) + len(entries):
         take = got(futures, _queue_at).popleft
         put(futures, _first_at, got(futures, _first_at) + len(entries))
     for entry in entries:
@@ -198,7 +206,7 @@ def settle(futures, entries):
                 future.set_result(entry_id)
             continue
         try:
-            future.set_result(entry_id)
+            _set_result(future, entry_id)
         except _invalid_state:  # it was done, which is asked by that
             pass
     return size

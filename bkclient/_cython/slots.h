@@ -43,6 +43,11 @@ static inline long long bk_number(PyObject *value)
     return PyLong_AsLongLong(value);
 }
 
+static inline PyObject *bk_type_of(PyObject *value)
+{
+    return (PyObject *)Py_TYPE(value);
+}
+
 static inline int bk_is_a(PyObject *value, PyObject *type)
 {
     return PyType_Check(type) && PyObject_TypeCheck(value, (PyTypeObject *)type);

@@ -10,6 +10,7 @@ cdef extern from "slots.h":
     bint bk_is_a(object value, object owner)
     unsigned int bk_version_of(object owner)
     long long bk_number(object value) except? -1
+    PyObject *bk_type_of(PyObject *value) nogil
 
 
 cdef inline bint is_a(object value, object owner):
@@ -36,6 +37,16 @@ cdef inline object got(object owner, Py_ssize_t offset):
     if value is NULL:
         raise AttributeError(f"a slot of {type(owner).__name__} is empty")
     return <object>value
+
+
+cdef inline PyObject *seen(object owner, Py_ssize_t offset) noexcept:
+    """What the slot holds, to be compared and not kept; NULL if it is empty."""
+    return bk_slot(<PyObject *>owner, offset)[0]
+
+
+cdef inline bint is_of(PyObject *value, object owner) noexcept:
+    """Whether there is an object, and of this very class."""
+    return value is not NULL and bk_type_of(value) == <PyObject *>owner
 
 
 cdef inline long long number(object owner, Py_ssize_t offset) except? -1:
