@@ -23,6 +23,7 @@ from bkclient._client.measure import observed
 from bkclient._client.open import Credentials, open_ledger, read_metadata
 from bkclient._client.plugin_guards import guarded_features, guarded_observer, guarded_stats, guarded_tracer
 from bkclient._client.reading.reader import LedgerReader
+from bkclient._client.tree import ClientTree
 from bkclient._client.watch import watch_metadata
 from bkclient._client.writing.advanced import AdvancedLedgerWriter
 from bkclient._client.writing.payloads import FRAME_OVERHEAD_BYTES
@@ -353,9 +354,11 @@ class BookKeeper:
         """The nodes of the metadata service below the cluster's root, by this client's session, for coordination.
 
         :class:`~bkclient.coordination.VersionedRegister` and :class:`~bkclient.coordination.LeaderElection` are made of it.
-        Raises :class:`~bkclient.errors.ArgumentError` for a metadata store of the application that has no such nodes.
+        Raises :class:`~bkclient.errors.ArgumentError` for a metadata store of the application that has no such nodes. When the
+        client is closed, who watches a node is called, and operations raise :class:`~bkclient.errors.ClientClosed`.
         """
-        return tree_of(self._open_core().metadata)
+        core = self._open_core()
+        return ClientTree(tree_of(core.metadata), core)
 
     def parent_tree(self) -> NodeTree:
         """The nodes of the metadata service beside the cluster's root, where Pulsar keeps what is in which ledgers.

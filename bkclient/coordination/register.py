@@ -8,11 +8,14 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from bkclient import BookKeeper
+from bkclient._news import wait_for_news
 from bkclient.coordination.names import check_name
 from bkclient.errors import ArgumentError, MetadataOutcomeUnknown, MetadataStoreError, MetadataVersionConflict
 
 __all__ = ["RegisterValue", "VersionedRegister"]
 
+_LOOK_S: Final = 10.0
+"""How often to look although no watch fired, in case one was lost."""
 _BYTES_MAX: Final = 1_000_000
 """Below the 1 MiB that ZooKeeper takes by default."""
 _ATTEMPTS_MAX: Final = 100
@@ -120,7 +123,7 @@ class VersionedRegister:
                 if is_first or value != told:
                     told, is_first = value, False
                     yield value
-                await changed.wait()
+                await wait_for_news(changed, _LOOK_S)
         finally:
             cancel()
 

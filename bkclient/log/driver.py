@@ -16,6 +16,7 @@ from bkclient._fresh import fresh
 from bkclient.errors import (
     ArgumentError,
     BookKeeperError,
+    ClientClosed,
     Code,
     NoSuchLedger,
     RequestTimeout,
@@ -345,6 +346,9 @@ class OwnerDriver:
         self._must_look = False
         try:
             value = await self.store.read()
+        except ClientClosed as error:
+            self.machine.fail(error)
+            return
         except BookKeeperError:
             return  # the next change finds out
         if value is not None:

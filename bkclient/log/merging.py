@@ -32,7 +32,9 @@ class MergedReader:
             idle = {*self._parts} - self._ended - {*self._tasks.values()}
             for part in self._parts:
                 if part in idle:
-                    self._tasks[asyncio.create_task(part.fill(), name="reader of a partition")] = part
+                    task = asyncio.create_task(part.fill(), name="reader of a partition")
+                    task.add_done_callback(_note_outcome)
+                    self._tasks[task] = part
             if not self._tasks:
                 raise StopAsyncIteration
             done, _ = await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -64,7 +66,6 @@ class MergedReader:
         """End the tasks."""
         tasks, self._tasks = [*self._tasks], {}
         for task in tasks:
-            task.add_done_callback(_note_outcome)
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
@@ -72,4 +73,4 @@ class MergedReader:
 
 def _note_outcome(task: asyncio.Task[bool]) -> None:
     if not task.cancelled():
-        task.exception()  # nobody asks for it any more
+        task.exception()  # raised where a message is waited for; who never waits again needs no report

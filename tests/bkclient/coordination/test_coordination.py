@@ -13,7 +13,7 @@ from bkclient.coordination import LeaderElection, RegisterValue, VersionedRegist
 from bkclient.errors import ArgumentError, ClientClosed, MetadataOutcomeUnknown, MetadataVersionConflict
 from bkclient.metadata.memory import MemoryMetadataService
 from simbookie.world.metadata_service import MetadataFault
-from tests.bkclient.fakes import FakeStore, FakeTransport, fake_cluster
+from tests.bkclient.fakes import FakeStore, FakeTransport, fake_cluster, in_virtual_time
 from tests.bkclient.metadata.conftest import OpenSession, open_session
 from tests.bkclient.virtual_cluster import VirtualCluster, run_in_cluster
 from tests.cancellation import Cancel, cancel_everywhere
@@ -192,3 +192,37 @@ def test_leaving_an_election_resigns_although_it_is_cancelled() -> None:
             assert await election.leader() is None
 
     assert cancel_everywhere(story, at_least=2) >= 2
+
+
+@in_virtual_time
+async def test_who_waits_for_a_change_is_told_at_once_that_the_client_was_closed() -> None:
+    async with fake_cluster() as where:
+        client = await where.another_client().__aenter__()
+        register, election = VersionedRegister(client, "r"), LeaderElection(client, "e", "me")
+        values = register.watch()
+        assert await anext(values) is None
+        await election.until_elected()
+        waiting = [asyncio.ensure_future(call) for call in (anext(values), election.until_deposed())]
+        await asyncio.sleep(1)
+        began_at = asyncio.get_running_loop().time()
+        await client.aclose()  # which leaves its session open, as it is not its own
+        for future in waiting:
+            with pytest.raises(ClientClosed):
+                await future
+        assert asyncio.get_running_loop().time() - began_at < 1
+        with pytest.raises(ClientClosed):
+            await register.read()
+        assert where.service.snapshot().node_watches == {}
+
+
+@in_virtual_time
+async def test_a_register_is_looked_at_now_and_then_in_case_a_watch_was_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with fake_cluster() as where:
+        monkeypatch.setattr(where.service.tree, "watch", lambda _path, _watch: lambda: None)
+        values = VersionedRegister(where.bk, "r").watch()
+        assert await anext(values) is None
+        waiting = asyncio.ensure_future(anext(values))
+        await asyncio.sleep(1)
+        await VersionedRegister(where.bk, "r").create(b"x")
+        assert (await waiting) == RegisterValue(b"x", 0)
+        await values.aclose()
