@@ -18,6 +18,16 @@ def test_an_operation_that_is_given_up_leaves_nothing(name: str) -> None:
 
 
 @pytest.mark.deep
+@pytest.mark.parametrize("fault", [fault for fault in Fault if fault is not Fault.NONE])
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_an_operation_that_is_given_up_during_a_fault_leaves_nothing(name: str, fault: Fault) -> None:
+    number = list(OPERATIONS).index(name) + list(Fault).index(fault)
+    way = list(Way)[number % len(Way)]
+    assert given_up_at_steps(OPERATIONS[name], way, fault, first=1 + number % 3, every=37) >= 1
+
+
+@pytest.mark.sweep
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("fault", Fault)
 @pytest.mark.parametrize("way", Way)
 @pytest.mark.parametrize("name", OPERATIONS)
