@@ -319,9 +319,8 @@ class LogConsumer:
             cursor = PartitionCursor(store, self._group, starts[max(partition, 0)])
             await cursor.look()
             missing[partition] = store, cursor
-        if (
-            missing
-        ):  # a session may have ended on the way: by a list that is older than an opening that one is not undone
+        if missing:
+            # The session may have ended on the way, so the list has to be newer than the openings that are undone.
             wanted = assigned(await self._membership.join(), partitions, self._membership.member_id)
         for partition, (store, cursor) in missing.items():
             if partition in wanted:
