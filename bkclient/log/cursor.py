@@ -128,10 +128,14 @@ class LogCursor:
     async def next_batch(self, max_messages: int = 1_000) -> list[LogMessage]:
         """The next messages that are not acknowledged: at least one, waiting for it, and those that are at hand then.
 
-        For those who deal with many at a time. Raises as ``anext``, and a cancelled call loses nothing.
+        None if the block is left meanwhile. For those who deal with many at a time. Raises as ``anext``, and a cancelled call
+        loses nothing.
         """
         check_batch(max_messages)
-        found = [await anext(self)]
+        try:
+            found = [await anext(self)]
+        except StopAsyncIteration:
+            return []
         self._is_running = True
         try:
             await take_more(self._source, found, max_messages)

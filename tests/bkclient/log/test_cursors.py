@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from bkclient.coordination import VersionedRegister
 from bkclient.errors import IllegalOperation, MetadataSerializationError, TooManyRequests
-from bkclient.log import LogDeposed, LogMessage, Logs, LogTrimmed, MessageId, PublishSettings
+from bkclient.log import LogCursor, LogDeposed, LogMessage, Logs, LogTrimmed, MessageId, PublishSettings
 from bkclient.log.machine.changes import AddCursor
 from bkclient.log.machine.cursor import MAX_HOLES, CursorState, decode_cursor, encode_cursor
 from bkclient.log.machine.manifest import LedgerEnd, LogLedger, LogManifest
@@ -212,6 +212,20 @@ def test_a_cursor_follows_and_remembers_by_itself_once_a_second() -> None:
                 await asyncio.sleep(0.6)
             (info,) = await logs.cursors("log")
             assert MessageId(0, 0) < info.position < cursor.position or info.position.ledger_id > 0
+
+    run(story)
+
+
+def test_who_waits_while_the_block_is_left_is_told_of_the_end() -> None:
+    async def story(_: VirtualCluster, logs: Logs) -> None:
+        for is_batch in (True, False):
+            async with logs.cursor("log", "c") as cursor:
+                waiting = asyncio.ensure_future(cursor.next_batch() if is_batch else collected(cursor))
+                await asyncio.sleep(1)
+            assert await waiting == []
+
+    async def collected(cursor: LogCursor) -> list[LogMessage]:
+        return [message async for message in cursor]
 
     run(story)
 
