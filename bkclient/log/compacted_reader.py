@@ -71,16 +71,20 @@ class CompactedReader(PartitionReader):
             return self._ledger_id, self._next_entry_id
         return (-1, 0) if self._rest is None else self._rest.position
 
-    async def _find_again(self) -> None:
+    async def _find_again(self) -> bool:
+        """Find the place to go on at; false if the reader was left meanwhile."""
         manifest = await self._store.manifest()
         await self._let_go()
         await self._go(manifest)
         self._is_astray = False
+        if self._is_left:
+            await self._let_go()
+        return not self._is_left
 
     async def _read(self) -> bool:
         try:
-            if self._is_astray:
-                await self._find_again()
+            if self._is_astray and not await self._find_again():
+                return False
             if self._tail is not None:
                 await self._read_compacted(self._tail)
                 return True
@@ -88,6 +92,8 @@ class CompactedReader(PartitionReader):
             is_more = await self._rest.fill()
         except (NoSuchLedger, NoSuchEntry, LogTrimmed):
             manifest = await self._store.manifest()
+            if self._is_left:
+                return False
             if manifest.compacted == self._compacted and not self._is_covered(manifest):
                 raise
             self._is_astray = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -289,6 +290,32 @@ def test_a_reader_whose_compaction_covers_what_is_trimmed_in_front_of_it_goes_on
             assert len(await logs.trim("log", MessageId(10**9, 0))) == 1
             new = await publish(logs, "a=2")
             assert (await anext(reader)).id == new[0]
+
+    run(story)
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_a_reader_that_is_left_while_it_looks_for_its_place_leaves_nothing(number: int) -> None:
+    """It looks at the log for the next ledger, for a newer compaction, and for where to go on."""
+
+    async def story(cluster: VirtualCluster, logs: Logs) -> None:
+        await publish(logs, "a=1", "b=1")
+        await logs.compact("log")
+        before = cluster.world.metadata.memory.snapshot().node_watches
+        async with logs.reader("log", compacted=True) as reader:
+            assert len([await anext(reader), await anext(reader)]) == 2
+            await logs.trim("log", MessageId(10**9, 0))
+            looks = itertools.count(1)
+            held = cluster.world.metadata.intercept(
+                lambda call: call.operation == "tree_get" and next(looks) == number, MetadataFault.HOLD, limit=1
+            )
+            waiting = asyncio.ensure_future(reader.next_batch())
+            await asyncio.sleep(0.1)
+            assert next(looks) == number + 1
+        held.release()
+        assert await waiting == []
+        await asyncio.sleep(1)
+        assert cluster.world.metadata.memory.snapshot().node_watches == before
 
     run(story)
 
