@@ -99,7 +99,7 @@ class RecordedWriter:
             self._advance()
             return ("ClientReceivesAddConfirmedResponse",)
         if code == FENCED:
-            if bookie in self._ensemble and not self._former and entry > self._may:
+            if bookie in self._ensemble and not self._former and not self._has_quorum(entry):
                 self._refused_by = bookie
                 return ("ClientReceivesAddFencedResponse",)
             self._failed.add(bookie)
@@ -109,12 +109,14 @@ class RecordedWriter:
 
     def _advance(self) -> None:
         """``MaxContiguousConfirmedEntry``."""
-        quorum, needed = self._sizes.write_quorum, self._sizes.ack_quorum
-        while (bookies := self._confirmed.get(self._may + 1)) is not None:
-            members = write_set(self._ensemble, self._may + 1, quorum)
-            if sum(one in bookies for one in members) < needed:
-                return
+        while self._has_quorum(self._may + 1):
             self._may += 1
+
+    def _has_quorum(self, entry: int) -> bool:
+        """Whether it has its ack quorum, and so is at most the LAC or waits for the entries before it."""
+        bookies = self._confirmed.get(entry, ())
+        members = write_set(self._ensemble, entry, self._sizes.write_quorum)
+        return entry <= self._may or sum(one in bookies for one in members) >= self._sizes.ack_quorum
 
     def acknowledges(self, fields: dict[str, Any]) -> tuple[str, ...]:
         """APP_ACK: the LAC has passed the entry."""
