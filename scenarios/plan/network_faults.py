@@ -209,7 +209,7 @@ class DelayMessages(Messages):
 
 @dataclass(frozen=True, slots=True)
 class DuplicateMessages(Messages):
-    """Such messages arrive once more for each of ``copies``."""
+    """Such messages arrive once more for each of ``copies``. In version 2 an answer over bytes may pass for the next."""
 
     verb: ClassVar[str] = "duplicate"
     copies: int = 1
