@@ -23,6 +23,7 @@ from struct import Struct
 from struct import error as struct_error
 from typing import Any, Final
 
+from bkclient.wire.answers import failed_answer
 from bkclient.wire.messages import (
     AddRequest,
     AddResponse,
@@ -47,7 +48,6 @@ from simbookie.add_refusals import add_refusal, status_of_short_add, takes_high_
 from simbookie.add_room import AddRoom
 from simbookie.availability import EntryListDesk
 from simbookie.config import BookieConfig
-from simbookie.failures import failure_of
 from simbookie.ledgers import LedgerHandle, LedgerTable, LimboTold, status_of
 from simbookie.long_poll import LongPollDesk
 from simbookie.observer import BookieObserver, tell_of_crash
@@ -295,7 +295,8 @@ class Bookie:
         try:
             self._handlers.get(type(request), self._bad_request)(request, respond, source)
         except StorageError as error:  # what had to be read, or let go, to look the ledger up
-            respond(failure_of(request, status_of(error)))
+            status = status_of(error)
+            respond(failed_answer(request, status) or ErrorResponse(request.operation, status))
 
     def add(
         self, request: AddRequest, added: Callable[[Any, StorageError | None], None], token: Any, source: str

@@ -1,4 +1,4 @@
-"""Whether an answer is one to the request that it was matched with: what leaves and what comes back name the same entry.
+"""Answers and the requests that they answer: what leaves and what comes back name the same entry.
 
 Match bytes find the request that an answer belongs to. In version 3, and for batch reads in version 2, they hold a number of the
 request. The ids of ledger and entry are in the answer besides; bookies repeat those of the request. An acknowledgement or a
@@ -8,9 +8,29 @@ denial of another entry must not count for the one that was asked about.
 from __future__ import annotations
 
 from bkclient.wire.errors import MalformedMessage
-from bkclient.wire.messages import ReadRequest, Request, Response
+from bkclient.wire.messages import (
+    AddRequest,
+    AddResponse,
+    BatchReadRequest,
+    BatchReadResponse,
+    BookieInfoRequest,
+    BookieInfoResponse,
+    EntryListRequest,
+    EntryListResponse,
+    ForceLedgerRequest,
+    ForceLedgerResponse,
+    ReadLacRequest,
+    ReadLacResponse,
+    ReadRequest,
+    ReadResponse,
+    Request,
+    Response,
+    Status,
+    WriteLacRequest,
+    WriteLacResponse,
+)
 
-__all__ = ["check_answer"]
+__all__ = ["check_answer", "failed_answer"]
 
 
 def check_answer(request: Request, response: Response) -> None:
@@ -19,11 +39,6 @@ def check_answer(request: Request, response: Response) -> None:
     The answer to a long poll may be any entry. An answer that is a status alone names nothing.
     """
     assert response.operation is request.operation, "the operation is part of what is matched"
-    try:
-        if response.ledger_id == request.ledger_id and response.entry_id == request.entry_id:  # type: ignore[union-attr]
-            return  # nearly always
-    except AttributeError:
-        pass
     ledger_id: int | None = getattr(response, "ledger_id", None)
     if ledger_id is None:
         return
@@ -37,3 +52,26 @@ def check_answer(request: Request, response: Response) -> None:
         raise MalformedMessage(
             f"an answer about entry {entry_id} of ledger {ledger_id} to a request about entry {asked}"
         )
+
+
+def failed_answer(request: Request, status: Status) -> Response | None:  # noqa: PLR0911  one for each kind
+    """The answer that repeats the ids of ``request`` with ``status``; None where that takes no message."""
+    match request:
+        case AddRequest():
+            return AddResponse(status, request.ledger_id, request.entry_id)
+        case ReadRequest():
+            return ReadResponse(status, request.ledger_id, request.entry_id)
+        case BatchReadRequest():
+            return BatchReadResponse(status, request.ledger_id, request.entry_id)
+        case WriteLacRequest():
+            return WriteLacResponse(status, request.ledger_id)
+        case ReadLacRequest():
+            return ReadLacResponse(status, request.ledger_id)
+        case ForceLedgerRequest():
+            return ForceLedgerResponse(status, request.ledger_id)
+        case BookieInfoRequest():
+            return BookieInfoResponse(status)
+        case EntryListRequest():
+            return EntryListResponse(status, request.ledger_id)
+        case _:
+            return None

@@ -20,6 +20,7 @@ from google.protobuf.message import DecodeError
 from bkclient._core import has_twins
 from bkclient.errors import IllegalOperation
 from bkclient.wire import bookkeeper_pb2 as pb
+from bkclient.wire.answers import failed_answer
 from bkclient.wire.bodies import bodies_from
 from bkclient.wire.digest import KEY_SIZE
 from bkclient.wire.envelope import EncodedAdd, EncodedRequest, ReceivedRequest
@@ -335,17 +336,9 @@ def encode_refusal(received: ReceivedRequest, status: Status) -> bytes:
 
     Raises ``IllegalOperation`` where version 2 has no answer but closing the connection, which is for AUTH.
     """
-    request = received.request
-    response: Response
-    match request:
-        case AddRequest():
-            response = AddResponse(status, request.ledger_id, request.entry_id)
-        case ReadRequest():
-            response = ReadResponse(status, request.ledger_id, request.entry_id)
-        case BatchReadRequest():
-            response = BatchReadResponse(status, request.ledger_id, request.entry_id)
-        case _:
-            raise IllegalOperation("protocol version 2 refuses this by closing the connection")
+    response = None if received.request is None else failed_answer(received.request, status)
+    if not isinstance(response, AddResponse | ReadResponse | BatchReadResponse):
+        raise IllegalOperation("protocol version 2 refuses this by closing the connection")
     return encode_response(received, response)
 
 

@@ -20,6 +20,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from bkclient.errors import IllegalOperation
 from bkclient.wire import bookkeeper_pb2 as pb
+from bkclient.wire.answers import failed_answer
 from bkclient.wire.envelope import HIGH_PRIORITY, EncodedRequest, ReceivedRequest
 from bkclient.wire.errors import MalformedMessage
 from bkclient.wire.framing import PREFIX_SIZE, frame
@@ -233,31 +234,10 @@ def encode_refusal(received: ReceivedRequest, status: Status) -> bytes:
     else about a ledger: in this version, with the operation's own message.
     """
     if status is Status.BAD_VERSION and received.request is not None:
-        answer = _failed(received.request, status)
+        answer = failed_answer(received.request, status)
         if answer is not None:
             return encode_response(received, answer)
     return frame(b"%b\x10%b" % (_copied_header(received), varint(status)))
-
-
-def _failed(request: Request, status: Status) -> Response | None:
-    """The answer that repeats the ids of ``request`` with ``status``; ``None`` where that takes no message."""
-    match request:
-        case AddRequest():
-            return AddResponse(status, request.ledger_id, request.entry_id)
-        case ReadRequest():
-            return ReadResponse(status, request.ledger_id, request.entry_id)
-        case WriteLacRequest():
-            return WriteLacResponse(status, request.ledger_id)
-        case ReadLacRequest():
-            return ReadLacResponse(status, request.ledger_id)
-        case ForceLedgerRequest():
-            return ForceLedgerResponse(status, request.ledger_id)
-        case BookieInfoRequest():
-            return BookieInfoResponse(status)
-        case EntryListRequest():
-            return EntryListResponse(status, request.ledger_id)
-        case _:
-            return None
 
 
 def _response_message(response: Response) -> Message:

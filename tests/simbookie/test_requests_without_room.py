@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from bkclient.wire.answers import failed_answer
 from bkclient.wire.messages import (
     AddRequest,
     BatchReadRequest,
@@ -23,7 +24,6 @@ from bkclient.wire.messages import (
     WriteLacRequest,
 )
 from simbookie.bookie import Bookie
-from simbookie.failures import failure_of
 from simbookie.storage.kinds import StoreKind
 from simbookie.world.files import FilesConfig, disk_of, storage_in_files
 
@@ -133,7 +133,7 @@ def test_lists_that_cannot_be_made_keep_no_others_waiting(virtually: Virtually) 
 
 def test_a_failure_has_the_form_of_the_answer() -> None:
     for request in requests(7):
-        answer: Any = failure_of(request, Status.IO_ERROR)
+        answer: Any = failed_answer(request, Status.IO_ERROR)
         assert type(answer).__name__ == type(request).__name__.replace("Request", "Response")
         assert answer.status is Status.IO_ERROR
         assert getattr(answer, "ledger_id", 7) == 7
