@@ -209,7 +209,7 @@ class DelayMessages(Messages):
 
 @dataclass(frozen=True, slots=True)
 class DuplicateMessages(Messages):
-    """Such messages arrive once more for each of ``copies``. In version 2 an answer over bytes may pass for the next."""
+    """Such messages arrive once more for each of ``copies``. Over bytes not in version 2: nothing tells copies apart."""
 
     verb: ClassVar[str] = "duplicate"
     copies: int = 1

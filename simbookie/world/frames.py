@@ -4,6 +4,9 @@ Scenarios point at messages: "the add of entry 5 to b2" (:meth:`simbookie.world.
 is a frame, which a :class:`FrameFilter` on each direction of a connection cuts out of the stream: it is dropped, held back,
 delayed or repeated as a whole, so that what remains is a stream of frames, as of a peer that never sent it, or sent it later.
 
+Nothing is repeated on a connection of version 2. TCP repeats no frame, and an answer of that version names only the ids of ledger
+and entry, so that a client has to take the answer to a copy for that to its next request with the same ids.
+
 As long as no interception is in force, bytes pass as they come, and only boundaries are kept. Else whole frames are waited for.
 The end of a stream waits for frames that are held back.
 
@@ -47,8 +50,8 @@ def filters_between(to: FrameWay, back: FrameWay) -> tuple[FrameFilter, FrameFil
     """What looks into the requests that go one way over a connection, and into the answers that come back."""
     requests = _Requests()
     return (
-        FrameFilter(to, requests.remember, lambda _frame: requests.newest()),
-        FrameFilter(back, lambda _frame: None, requests.answer_of),
+        FrameFilter(to, requests.remember, lambda _frame: requests.newest(), requests.have_numbers),
+        FrameFilter(back, lambda _frame: None, requests.answer_of, requests.have_numbers),
     )
 
 
@@ -114,6 +117,10 @@ class _Requests:
             self._older, self._by_match = self._by_match, {}
         self._unread.append(frame)
 
+    def have_numbers(self) -> bool:
+        """Whether answers name the request that they answer."""
+        return self._wire.protocol_version == 3
+
     def newest(self) -> RequestMessage | None:
         """The request in the frame that was remembered last."""
         request = self._read()
@@ -122,7 +129,7 @@ class _Requests:
     def answer_of(self, frame: bytes) -> ResponseMessage | None:
         """The answer in a frame, with what it answers."""
         self._read()
-        dialect = v3 if self._wire.protocol_version == 3 else v2
+        dialect = v3 if self.have_numbers() else v2
         try:
             match, response = dialect.decode_response(frame[PREFIX_SIZE:])
         except WireError:
@@ -155,10 +162,12 @@ class FrameFilter:
         way: FrameWay,
         remember: Callable[[bytes], None],
         read: Callable[[bytes], RequestMessage | ResponseMessage | None],
+        have_numbers: Callable[[], bool],
     ) -> None:
         self._way = way
         self._remember = remember
         self._read = read
+        self._have_numbers = have_numbers
         # From the start of a frame on: what has come, and how much of it has passed.
         self._data = bytearray()
         self._passed = 0
@@ -210,7 +219,7 @@ class FrameFilter:
             self._data.clear()
             action.act()
         elif action is not Fate.DROP:
-            copies = action.copies if isinstance(action, Duplicate) else 0
+            copies = action.copies if isinstance(action, Duplicate) and self._have_numbers() else 0
             for _ in range(1 + copies):
                 self._way.launch(frame)
 

@@ -54,7 +54,7 @@ class Asking:
     def __init__(self, dialect: ModuleType, server: Answering) -> None:
         self.interceptions: Interceptions[Action] = Interceptions()
         self.server = server
-        self._dialect = dialect
+        self.dialect = dialect
         self._link = ClientLink(
             "127.0.1.7", lambda: server.port, Random(1), FrameFaults(self.interceptions, "reader", "bookie-0")
         )
@@ -69,7 +69,7 @@ class Asking:
 
     def ask(self, *entries: int) -> None:
         """Send a request for each, all at once."""
-        frames = [self._dialect.encode_request(ReadRequest(LEDGER, entry), entry).buffers for entry in entries]
+        frames = [self.dialect.encode_request(ReadRequest(LEDGER, entry), entry).buffers for entry in entries]
         self.writer.write(b"".join(part for frame in frames for part in frame))
 
     async def answers(self, count: int) -> list[int]:
@@ -77,7 +77,7 @@ class Asking:
         found = []
         for _ in range(count):
             size = int.from_bytes(await self.reader.readexactly(PREFIX_SIZE), "big")
-            _, response = self._dialect.decode_response(await self.reader.readexactly(size))
+            _, response = self.dialect.decode_response(await self.reader.readexactly(size))
             assert isinstance(response, ReadResponse)
             assert response.body == b"%d" % response.entry_id
             found.append(response.entry_id)
@@ -153,11 +153,14 @@ async def test_what_is_late_is_overtaken(asking: Asking) -> None:
     assert sorted(await asking.answers(2)) == [0, 1]
 
 
-async def test_what_is_doubled_arrives_as_often(asking: Asking) -> None:
+async def test_what_is_doubled_arrives_as_often_where_answers_name_their_requests(asking: Asking) -> None:
     asking.interceptions.add(request_for(0), Duplicate(2))
     asking.interceptions.add(answer_with(1), Duplicate())
     asking.ask(0, 1)
-    assert await asking.answers(5) == [0, 0, 0, 1, 1]
+    asking.writer.write_eof()
+    expected = [0, 0, 0, 1, 1] if asking.dialect is v3 else [0, 1]
+    assert await asking.answers(len(expected)) == expected
+    assert await asking.reader.read() == b""
 
 
 async def test_the_end_of_a_stream_waits_for_what_is_held(asking: Asking) -> None:
