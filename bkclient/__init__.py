@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from bkclient._client.reading.reads import LedgerReads as LedgerReads
     from bkclient._client.reading.tail import LedgerTail as LedgerTail
     from bkclient._client.writing.advanced import AdvancedLedgerWriter as AdvancedLedgerWriter
+    from bkclient._client.writing.outcomes import AppendFuture as AppendFuture
     from bkclient._client.writing.writer import LedgerWriter as LedgerWriter
     from bkclient._core import core_in_use as core_in_use
     from bkclient.config import AdminSettings as AdminSettings
@@ -54,6 +55,7 @@ __version__ = "0.1.0"
 __all__ = [
     "AdminSettings",
     "AdvancedLedgerWriter",
+    "AppendFuture",
     "BookKeeper",
     "BookKeeperError",
     "BookieSets",
@@ -88,6 +90,7 @@ __all__ = [
 _MODULES = {
     "AdminSettings": "bkclient.config",
     "AdvancedLedgerWriter": "bkclient._client.writing.advanced",
+    "AppendFuture": "bkclient._client.writing.outcomes",
     "BookKeeper": "bkclient._client.client",
     "BookKeeperError": "bkclient.errors",
     "BookieSets": "bkclient.metadata.base",

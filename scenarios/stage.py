@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import anyio
 
-from bkclient import AdvancedLedgerWriter, ClientConfig, LedgerWriter
+from bkclient import AdvancedLedgerWriter, AppendFuture, ClientConfig, LedgerWriter
 from bkclient.errors import BookKeeperError
 from bkclient.metadata.base import MetadataStore
 from bkclient.observability.recovery_observer import RecoveryObserver
@@ -237,7 +237,7 @@ class Stage:
         process = current_process.get()
         assert process is not None, "a client's program appends"
         rng = self.world.rng(f"workload {process.host_name}")
-        in_flight: deque[asyncio.Future[int]] = deque()
+        in_flight: deque[AppendFuture] = deque()
         try:
             for _ in range(count):
                 while len(in_flight) >= window:

@@ -12,7 +12,7 @@ from cpython.tuple cimport PyTuple_GET_ITEM
 from bkclient._cython.counting cimport pushed_on
 from bkclient._cython.entries cimport header_of
 from bkclient._cython.sending cimport sent_by
-from bkclient._cython.slots cimport bk_version_of, got, is_of, number, offset_of, put, seen
+from bkclient._cython.slots cimport bk_new_object, bk_version_of, got, is_of, number, offset_of, put, seen
 
 cdef enum:
     #: Functions on the way, and classes that have them.
@@ -32,8 +32,7 @@ cdef object _members_of = None
 cdef object _options = None
 cdef object _try_append = None
 cdef object _running_loop = None
-cdef object _in_order = None
-cdef Py_ssize_t _queue_at = 0
+cdef object _future = None
 
 #: As objects: the constants are numbers where a pointer is asked for.
 cdef object _true = True
@@ -49,10 +48,13 @@ cdef list _classes = []
 cdef unsigned int _versions[MOST_CLASSES]
 
 cdef struct ShellSlots:
-    Py_ssize_t machine, window, core, loop, futures, codec, adds, admission, stats, tracer, is_watched, max_payload
+    Py_ssize_t machine, window, core, loop, outcomes, codec, adds, admission, stats, tracer, is_watched, max_payload
 
 cdef struct MachineSlots:
     Py_ssize_t state, ports, members, adds, entry_ids_given, options
+
+cdef struct FutureSlots:
+    Py_ssize_t outcomes, entry_id, future
 
 cdef struct LineSlots:
     Py_ssize_t entries, bytes, max_entries, max_bytes, shared
@@ -60,6 +62,7 @@ cdef struct LineSlots:
 cdef ShellSlots _shell_at
 cdef MachineSlots _machine_at
 cdef LineSlots _line_at
+cdef FutureSlots _future_at
 cdef Py_ssize_t _is_closed_at = 0
 cdef Py_ssize_t _late_at = 0
 cdef Py_ssize_t _lac_at = 0
@@ -76,14 +79,14 @@ def bind(shell, dict classes, state, members_of, running_loop, known):
     ``state`` is that of a writer that is open, ``known`` the functions on the way.
     """
     global _shell, _sender, _core, _machine, _adds, _members, _window, _shared, _sizes, _open, _members_of, _try_append
-    global _options, _in_order, _queue_at, _running_loop, _is_closed_at, _late_at, _lac_at, _lap_at, _ensemble_at, _sizes_at, _write_sets_at, _ensemble_size_at
+    global _options, _future, _running_loop, _is_closed_at, _late_at, _lac_at, _lap_at, _ensemble_at, _sizes_at, _write_sets_at, _ensemble_size_at
     _sender, _core, _machine, _adds = classes["sender"], classes["core"], classes["machine"], classes["adds"]
     _members, _window, _shared, _sizes = classes["members"], classes["window"], classes["shared"], classes["sizes"]
     _shell_at.machine = offset_of(shell, "machine")
     _shell_at.window = offset_of(shell, "window")
     _shell_at.core = offset_of(shell, "core")
     _shell_at.loop = offset_of(shell, "loop")
-    _shell_at.futures = offset_of(shell, "futures")
+    _shell_at.outcomes = offset_of(shell, "outcomes")
     _shell_at.codec = offset_of(shell, "codec")
     _shell_at.adds = offset_of(shell, "_adds")
     _shell_at.admission = offset_of(shell, "admission")
@@ -102,9 +105,11 @@ def bind(shell, dict classes, state, members_of, running_loop, known):
     _line_at.max_entries = offset_of(_window, "max_entries")
     _line_at.max_bytes = offset_of(_window, "max_bytes")
     _line_at.shared = offset_of(_window, "shared")
-    _in_order = classes["futures"]
     _options = classes["options"]
-    _queue_at = offset_of(_in_order, "queue")
+    _future = classes["future"]
+    _future_at.outcomes = offset_of(_future, "_outcomes")
+    _future_at.entry_id = offset_of(_future, "_entry_id")
+    _future_at.future = offset_of(_future, "_future")
     _is_closed_at = offset_of(_core, "is_closed")
     _late_at = offset_of(_members, "late")
     _lac_at = offset_of(_adds, "last_add_confirmed")
@@ -163,7 +168,6 @@ cdef inline bint _is_ordinary(object shell, object machine, object payload) exce
         and is_of(seen(machine, _machine_at.adds), _adds)
         and is_of(seen(machine, _machine_at.options), _options)
         and seen(<object>seen(machine, _machine_at.options), _machine_at.entry_ids_given) == <PyObject *>_false
-        and is_of(seen(shell, _shell_at.futures), _in_order)
         and is_of(seen(shell, _shell_at.window), _window)
         and is_of(seen(<object>seen(shell, _shell_at.window), _line_at.shared), _shared)
     )
@@ -210,14 +214,16 @@ def try_append(self, payload):
     size = len(<bytes>payload)
     _take(window, size)
     _take(shared, size)
-    future = got(self, _shell_at.loop).create_future()
     adds = got(machine, _machine_at.adds)
     entry_id = got(adds, _lap_at) + 1
-    got(got(self, _shell_at.futures), _queue_at).append(future)
     try:
         _append(self, adds, entry_id, payload)
     except Exception as error:
         self._on_append_defect(error, size, entry_id)
+    future = bk_new_object(_future, 0)
+    put(future, _future_at.outcomes, got(self, _shell_at.outcomes))
+    put(future, _future_at.entry_id, entry_id)
+    put(future, _future_at.future, None)
     return future
 
 

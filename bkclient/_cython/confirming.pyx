@@ -8,7 +8,6 @@ from bkclient._cython.slots cimport got, is_a, offset_of, put
 
 cdef object _shell = None
 cdef object _check = None
-cdef object _settling = None
 cdef object _machine = None
 cdef object _changing = None
 cdef object _window = None
@@ -20,7 +19,7 @@ cdef object _complete = None
 cdef object _give_back = None
 
 cdef struct ShellSlots:
-    Py_ssize_t check, machine, stats, window, futures, turns, flushes
+    Py_ssize_t check, machine, stats, window, outcomes, turns, flushes
 
 cdef struct CheckSlots:
     Py_ssize_t connections, verified
@@ -45,21 +44,21 @@ cdef object _memory = None
 cdef object _flushes = None
 
 
-def bind(shell, check, flushes, settling):
+def bind(shell, check, flushes):
     """Learn of classes and definitions; returns the twins by name."""
-    global _shell, _check, _flushes, _settling, _on_adds_stored, _confirm_adds, _flush_waiters_at
+    global _shell, _check, _flushes, _on_adds_stored, _confirm_adds, _flush_waiters_at
     _shell_at.check = offset_of(shell, "_check")
     _shell_at.machine = offset_of(shell, "machine")
     _shell_at.stats = offset_of(shell, "_stats")
     _shell_at.window = offset_of(shell, "window")
-    _shell_at.futures = offset_of(shell, "futures")
+    _shell_at.outcomes = offset_of(shell, "outcomes")
     _shell_at.turns = offset_of(shell, "turns")
     _shell_at.flushes = offset_of(shell, "flushes")
     _check_at.connections = offset_of(check, "connections")
     _check_at.verified = offset_of(check, "verified")
     _flush_waiters_at = offset_of(flushes, "waiters")
     _on_adds_stored, _confirm_adds = shell.on_adds_stored, shell.confirm_adds
-    _check, _flushes, _settling = check, flushes, settling
+    _check, _flushes = check, flushes
     _shell = shell
     return {"on_adds_stored": on_adds_stored, "confirm_adds": confirm_adds}
 
@@ -147,8 +146,8 @@ def confirm_adds(self, entries):
         or type(got(self, _shell_at.flushes)) is not _flushes
     ):
         return _confirm_adds(self, entries)
-    size = _settling.settle(got(self, _shell_at.futures), entries)
-    got(self, _shell_at.window).give_back(size, len(entries))
+    got(self, _shell_at.outcomes).confirm(entries)
+    got(self, _shell_at.window).give_back(self._payload_bytes(entries), len(entries))
     flushes = got(self, _shell_at.flushes)
     if got(flushes, _flush_waiters_at):
         flushes.reached(entries[-1].entry_id)

@@ -1,4 +1,4 @@
-"""Counting what bookies stored: twins of :class:`bkclient.protocol.adds.PendingAdds`, and of how a writer tells of it.
+"""Counting what bookies stored: twins of :class:`bkclient.protocol.adds.PendingAdds`.
 
 The state is that of the machine, in its slots, so a copy, a comparison or a step of the definition in between sees no difference.
 Ensembles of more than 60 bookies are left to the definitions.
@@ -8,13 +8,7 @@ from cpython.dict cimport PyDict_DelItem, PyDict_GetItemWithError, PyDict_SetIte
 from cpython.object cimport PyObject
 from cpython.tuple cimport PyTuple_GET_ITEM
 
-from bkclient._cython.slots cimport give, got, is_a, number, offset_of, put
-
-cdef extern from *:
-    """
-    static inline PyObject *bk_new_object(PyObject *type, Py_ssize_t size) { return ((PyTypeObject *)type)->tp_alloc((PyTypeObject *)type, size); }
-    """
-    object bk_new_object(object type, Py_ssize_t size)
+from bkclient._cython.slots cimport bk_new_object, give, got, is_a, number, offset_of, put
 
 cdef extern from "Python.h":
     void PyObject_GC_UnTrack(PyObject *value)
@@ -29,12 +23,6 @@ cdef object _entry = None
 cdef object _push = None
 cdef object _acknowledge_all = None
 cdef object _complete = None
-cdef object _future = None
-cdef object _set_result = None
-cdef object _invalid_state = None
-cdef object _in_order = None
-cdef Py_ssize_t _first_at = 0
-cdef Py_ssize_t _queue_at = 0
 
 cdef struct AddsSlots:
     Py_ssize_t sizes, ensemble, defers_lac, head, lac, lap, length, pending
@@ -65,14 +53,6 @@ def bind(adds, add, entry):
     _add, _entry = add, entry
     _adds = adds
     return {"push": push, "acknowledge_all": acknowledge_all, "complete": complete}
-
-
-def bind_settle(module, future, invalid_state, in_order):
-    """Learn of futures, of what they raise when they are done, and of the class of those in order; returns the twin by name."""
-    global _future, _set_result, _invalid_state, _in_order, _first_at, _queue_at
-    _queue_at, _first_at = offset_of(in_order, "queue"), offset_of(in_order, "first")
-    _future, _set_result, _invalid_state, _in_order = future, future.set_result, invalid_state, in_order
-    return {"settle": settle}
 
 
 def push(self, payload, header_lac):
@@ -186,27 +166,3 @@ cdef inline object _id_of(object entry):
     if type(entry) is not _entry:
         raise TypeError(f"{type(entry).__name__} is no new entry")
     return <object>PyTuple_GET_ITEM(entry, 0)
-
-
-def settle(futures, entries):
-    """Twin of the definition."""
-    cdef Py_ssize_t size = 0
-    take = None
-    if type(futures) is _in_order and entries and _id_of(entries[-1]) + 1 == got(futures, _first_at) + len(entries):
-        take = got(futures, _queue_at).popleft
-        put(futures, _first_at, got(futures, _first_at) + len(entries))
-    for entry in entries:
-        if type(entry) is not _entry:
-            raise TypeError(f"{type(entry).__name__} is no new entry")
-        entry_id = <object>PyTuple_GET_ITEM(entry, 0)
-        size += len(<object>PyTuple_GET_ITEM(entry, 1))
-        future = futures.pop(entry_id) if take is None else take()
-        if type(future) is not _future:
-            if not future.done():
-                future.set_result(entry_id)
-            continue
-        try:
-            _set_result(future, entry_id)
-        except _invalid_state:  # it was done, which is asked by that
-            pass
-    return size

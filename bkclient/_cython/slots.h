@@ -48,6 +48,12 @@ static inline PyObject *bk_type_of(PyObject *value)
     return (PyObject *)Py_TYPE(value);
 }
 
+/* An object of a class whose slots are all empty, without its constructor; of a tuple with `size` places, empty as well. */
+static inline PyObject *bk_new_object(PyObject *type, Py_ssize_t size)
+{
+    return ((PyTypeObject *)type)->tp_alloc((PyTypeObject *)type, size);
+}
+
 static inline int bk_is_a(PyObject *value, PyObject *type)
 {
     return PyType_Check(type) && PyObject_TypeCheck(value, (PyTypeObject *)type);

@@ -11,6 +11,7 @@ cdef extern from "slots.h":
     unsigned int bk_version_of(object owner)
     long long bk_number(object value) except? -1
     PyObject *bk_type_of(PyObject *value) nogil
+    object bk_new_object(object owner, Py_ssize_t size)
 
 
 cdef inline bint is_a(object value, object owner):

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from bkclient import BookKeeper, LedgerReader, LedgerWriter
+from bkclient import AppendFuture, BookKeeper, LedgerReader, LedgerWriter
 from bkclient.cli.access import connection_for, pairs, password_from
 from bkclient.cli.framing import Framing, OutputFormat, Splitter, formatter, splitter
 from bkclient.cli.help import NO_LEDGER, WRONG_PASSWORD, exit_codes
@@ -177,7 +177,7 @@ class Ids:
     as_json: bool
     _printing: asyncio.Task[None] | None = field(default=None, init=False)
 
-    def confirmed(self, appended: asyncio.Future[int]) -> None:
+    def confirmed(self, appended: AppendFuture) -> None:
         """Take note of an append that ended."""
         if appended.cancelled() or appended.exception() is not None:
             return

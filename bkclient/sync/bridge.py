@@ -11,7 +11,6 @@ asynchronous one.
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from asyncio import _get_running_loop as running_loop
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -19,7 +18,7 @@ from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from functools import wraps
 from types import TracebackType
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, overload
 
 from anyio.from_thread import BlockingPortal
 
@@ -41,6 +40,7 @@ A = TypeVar("A")
 H = TypeVar("H")
 P = ParamSpec("P")
 R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 W = TypeVar("W", bound="SyncHandle[Any]")
 
 
@@ -184,12 +184,24 @@ def opening(method: Callable[Concatenate[A, P], Awaitable[Any]], kind: type[W]) 
     return _Opening(method, kind)
 
 
-def passed_on(future: asyncio.Future[R]) -> Future[R]:
+class OfLoop(Protocol[R_co]):
+    """A future of the loop: asyncio's, or one of an append."""
+
+    def cancelled(self) -> bool: ...
+
+    def exception(self) -> BaseException | None: ...
+
+    def result(self) -> R_co: ...
+
+    def add_done_callback(self, fn: Callable[[Any], object], /) -> None: ...
+
+
+def passed_on(future: OfLoop[R]) -> Future[R]:
     """A future for threads that gets the outcome of one of the loop; called on the loop."""
     passed: Future[R] = Future()
     passed.set_running_or_notify_cancel()  # what was sent cannot be called back
 
-    def on_done(done: asyncio.Future[R]) -> None:
+    def on_done(done: OfLoop[R]) -> None:
         error: BaseException | None = ClientClosed() if done.cancelled() else done.exception()
         if error is not None:
             passed.set_exception(error)
@@ -200,7 +212,7 @@ def passed_on(future: asyncio.Future[R]) -> Future[R]:
     return passed
 
 
-def passing(method: Callable[Concatenate[A, P], asyncio.Future[R]]) -> _Blocking[P, Future[R]]:
+def passing(method: Callable[Concatenate[A, P], OfLoop[R]]) -> _Blocking[P, Future[R]]:
     """A ``method`` that returns a future of the loop as one that returns a future for threads."""
 
     @wraps(method)

@@ -7,7 +7,6 @@ ledger or not. Entry ids may be those of the application, in any order.
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
@@ -15,7 +14,7 @@ from typing import Final
 
 import anyio
 
-from bkclient import AdvancedLedgerWriter, BookKeeper, LedgerWriter
+from bkclient import AdvancedLedgerWriter, AppendFuture, BookKeeper, LedgerWriter
 from bkclient.errors import BookKeeperError
 from bkclient.wire.messages import AddRequest, Request
 from scenarios.conditions import draw_varied_conditions
@@ -124,7 +123,7 @@ async def _append(writer: Writer, numbers: range) -> None:
             _start(writer, number)
 
 
-def _start(writer: Writer, number: int) -> asyncio.Future[int]:
+def _start(writer: Writer, number: int) -> AppendFuture:
     payload = b"entry %d" % number
     if isinstance(writer, AdvancedLedgerWriter):
         return writer.append_nowait(number, payload)
@@ -140,7 +139,7 @@ async def _wait_for_room(writer: Writer, number: int) -> None:
 
 async def _append_and_cancel(writer: Writer, plan: Cancellations, numbers: range, cancelled: set[int]) -> None:
     """Append all (ids of the application in descending order), then cancel some of the appends."""
-    started: dict[int, asyncio.Future[int]] = {}
+    started: dict[int, AppendFuture] = {}
     with suppress(BookKeeperError):
         for number in reversed(numbers) if plan.ids_given else numbers:
             started[number] = _start(writer, number)

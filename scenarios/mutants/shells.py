@@ -6,10 +6,10 @@ wrongly. The recorder is below, so histories have the real messages.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
+from bkclient import AppendFuture
 from bkclient._client.reading.reads import LedgerReads
 from bkclient._client.writing.shell import WriterShell
 from bkclient.entry import Entry
@@ -21,20 +21,19 @@ from scenarios.mutants.transports import SilenceIsAcknowledged, SilenceIsFenced,
 __all__ = ["SHELL_MUTANTS"]
 
 
-Append = Callable[..., "asyncio.Future[int]"]
+Append = Callable[..., AppendFuture]
 
 
 def _dropped_when_cancelled(append: Append) -> Append:
     """The entry is dropped from the pending ones, so no entry above it ever completes."""
 
-    def mutated(self: WriterShell, *args: Any) -> asyncio.Future[int]:
+    def mutated(self: WriterShell, *args: Any) -> AppendFuture:
         future = append(self, *args)
         pending = self.machine.adds.pending
-        mine = next((entry_id for entry_id, each in self.futures.items() if each is future), None)
 
-        def on_done(done: asyncio.Future[int]) -> None:
-            if done.cancelled() and mine is not None:
-                pending.pop(mine, None)
+        def on_done(done: AppendFuture) -> None:
+            if done.cancelled():
+                pending.pop(done.entry_id, None)
 
         future.add_done_callback(on_done)
         return future
@@ -45,13 +44,12 @@ def _dropped_when_cancelled(append: Append) -> Append:
 def _done_when_cancelled(append: Append) -> Append:
     """The entry is passed over: what is above it counts as if it were there."""
 
-    def mutated(self: WriterShell, *args: Any) -> asyncio.Future[int]:
+    def mutated(self: WriterShell, *args: Any) -> AppendFuture:
         future = append(self, *args)
-        mine = next((entry_id for entry_id, each in self.futures.items() if each is future), None)
 
-        def on_done(done: asyncio.Future[int]) -> None:
-            if done.cancelled() and mine in self.machine.adds.pending:
-                self.machine.adds.pending[mine].has_quorum = True
+        def on_done(done: AppendFuture) -> None:
+            if done.cancelled() and done.entry_id in self.machine.adds.pending:
+                self.machine.adds.pending[done.entry_id].has_quorum = True
 
         future.add_done_callback(on_done)
         return future

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 from typing import Any
 
 from bkclient.errors import BookKeeperError
@@ -15,7 +15,7 @@ class MissingError(Exception):
     """What an operation is about does not exist, because an earlier one was refused."""
 
 
-async def all_ended(started: Iterable[asyncio.Future[Any]]) -> None:
+async def all_ended(started: Iterable[Awaitable[Any]]) -> None:
     """Wait for all outcomes but those that were cancelled; raises the first refusal."""
     outcomes = await asyncio.gather(*started, return_exceptions=True)
     for outcome in outcomes:

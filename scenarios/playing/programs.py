@@ -11,7 +11,7 @@ from typing import Any, Final
 import anyio
 import anyio.lowlevel
 
-from bkclient import AdvancedLedgerWriter, LedgerReader, LedgerWriter
+from bkclient import AdvancedLedgerWriter, AppendFuture, LedgerReader, LedgerWriter
 from bkclient.errors import BookKeeperError
 from bkclient.repair import RepairAdmin, RepairConfig
 from bkclient.repair.service import AutoRecovery
@@ -65,7 +65,7 @@ class PlayedProgram:
         self._on_change = on_change
         self._writers: dict[str, Writer] = {}
         self._readers: dict[str, LedgerReader] = {}
-        self._appends: dict[str, dict[int, asyncio.Future[int]]] = {}
+        self._appends: dict[str, dict[int, AppendFuture]] = {}
         self._forces: list[asyncio.Future[None]] = []
         self._client: RecordedClient | None = None
         self._logs: PlayedLogs | None = None
@@ -165,7 +165,7 @@ class PlayedProgram:
         if not isinstance(writer, LedgerWriter):
             raise MissingError(f"entries of {operation.ledger} have given ids")
         window = min(operation.window, self._conditions.client.limits.max_in_flight_entries)
-        started: deque[asyncio.Future[int]] = deque()
+        started: deque[AppendFuture] = deque()
         for _ in range(operation.count):
             while len(started) >= window:
                 await started.popleft()
@@ -213,7 +213,7 @@ class PlayedProgram:
     async def _delete(self, operation: ops.DeleteLedger) -> None:
         await self._made.delete_ledger(await self._ledgers.id_of(operation.ledger))
 
-    def _note(self, ledger: str, entry_id: int, future: asyncio.Future[int]) -> None:
+    def _note(self, ledger: str, entry_id: int, future: AppendFuture) -> None:
         pending = self._appends.setdefault(ledger, {})
         pending[entry_id] = future
         future.add_done_callback(lambda _: pending.pop(entry_id, None))

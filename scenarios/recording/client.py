@@ -6,12 +6,12 @@ takes these takes them. Results are recorded where the application gets them, in
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
 from bkclient import (
     AdvancedLedgerWriter,
+    AppendFuture,
     BookKeeper,
     Entries,
     Entry,
@@ -31,7 +31,7 @@ Payload = bytes | bytearray | memoryview
 class _RecordedWriter(LedgerWriter):
     _log: ClientLog
 
-    async def submit(self, payload: Payload) -> asyncio.Future[int]:
+    async def submit(self, payload: Payload) -> AppendFuture:
         while True:  # in two steps, so that the id is known before: an append that fails at once takes none
             await self.wait_for_room()
             try:
@@ -39,7 +39,7 @@ class _RecordedWriter(LedgerWriter):
             except TooManyRequests:
                 continue  # others went first
 
-    def append_nowait(self, payload: Payload) -> asyncio.Future[int]:
+    def append_nowait(self, payload: Payload) -> AppendFuture:
         entry_id = self.last_add_pushed + 1
         return self._log.added(self, entry_id, bytes(payload), super().append_nowait(payload), given=False)
 
@@ -53,7 +53,7 @@ class _RecordedWriter(LedgerWriter):
 class _RecordedAdvancedWriter(AdvancedLedgerWriter):
     _log: ClientLog
 
-    def append_nowait(self, entry_id: int, payload: Payload) -> asyncio.Future[int]:
+    def append_nowait(self, entry_id: int, payload: Payload) -> AppendFuture:
         return self._log.added(self, entry_id, bytes(payload), super().append_nowait(entry_id, payload), given=True)
 
     async def force(self) -> None:

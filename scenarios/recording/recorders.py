@@ -11,7 +11,6 @@ application on a crashed or paused host gets nothing, so nothing is recorded for
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import struct
 import sys
@@ -19,7 +18,15 @@ from collections.abc import Awaitable, Callable
 from functools import lru_cache
 from typing import Any, Final
 
-from bkclient import AdvancedLedgerWriter, Entries, Entry, LastConfirmedAndEntry, LedgerReader, LedgerWriter
+from bkclient import (
+    AdvancedLedgerWriter,
+    AppendFuture,
+    Entries,
+    Entry,
+    LastConfirmedAndEntry,
+    LedgerReader,
+    LedgerWriter,
+)
 from bkclient.errors import BookKeeperError, Code, code_of
 from bkclient.ledger import DigestType, LedgerMetadata, Versioned
 from bkclient.log import LogManifest
@@ -284,8 +291,8 @@ class ClientLog:
         self.recorder.record(kind, self.actor, ledger_id, **fields)
 
     def added(
-        self, writer: AnyWriter, entry_id: int, payload: bytes, future: asyncio.Future[int], *, given: bool
-    ) -> asyncio.Future[int]:
+        self, writer: AnyWriter, entry_id: int, payload: bytes, future: AppendFuture, *, given: bool
+    ) -> AppendFuture:
         """Record APP_ADD now, and APP_ACK, APP_FAIL or APP_CANCEL when the application gets the outcome.
 
         APP_ADD comes after the ADD_SENDs of the same entry, because an append that raises is not recorded.
@@ -294,7 +301,7 @@ class ClientLog:
         common: dict[str, Any] = {"incarnation": self._incarnation, "entry": entry_id}
         self.record(Kind.APP_ADD, ledger_id, **common, content=content, size=len(payload), given=given)
 
-        def on_done(done: asyncio.Future[int]) -> None:
+        def on_done(done: AppendFuture) -> None:
             error = None if done.cancelled() else done.exception()
             if done.cancelled():
                 self.record(Kind.APP_CANCEL, ledger_id, **common)

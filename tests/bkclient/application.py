@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from typing import assert_type
 
 import bkclient
 from bkclient import (
     AdvancedLedgerWriter,
+    AppendFuture,
     BookieSets,
     BookKeeper,
     ClientConfig,
@@ -30,7 +30,7 @@ async def write(bk: BookKeeper) -> int:
         assert_type(writer, LedgerWriter)
         assert_type(await writer.append(b"first"), int)
         future = await writer.submit(memoryview(b"second"))
-        assert_type(future, asyncio.Future[int])
+        assert_type(future, AppendFuture)
         assert_type(await future, int)
         await writer.flush()
     advanced = await bk.create_advanced_ledger()

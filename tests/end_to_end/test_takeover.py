@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from bkclient import BookKeeper, LedgerReader, LedgerState, LedgerWriter
+from bkclient import AppendFuture, BookKeeper, LedgerReader, LedgerState, LedgerWriter
 from bkclient.errors import (
     BookKeeperError,
     LedgerClosed,
@@ -39,7 +39,7 @@ class Producer:
         except BookKeeperError as error:
             self.error = error
 
-    def _told(self, future: asyncio.Future[int]) -> None:
+    def _told(self, future: AppendFuture) -> None:
         if future.exception() is None:
             self.acknowledged[future.result()] = self.sent[future.result()]
 

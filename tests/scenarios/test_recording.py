@@ -326,7 +326,7 @@ class Writer:
         self.metadata = METADATA.closed(3, 44)
 
 
-def added(notes: Notes, entry_id: int, payload: bytes) -> asyncio.Future[int]:
+def added(notes: Notes, entry_id: int, payload: bytes) -> Any:
     log, future = ClientLog(notes.recorder, "writer", 1), asyncio.get_running_loop().create_future()
     return log.added(Writer(), entry_id, payload, future, given=False)  # type: ignore[arg-type]
 

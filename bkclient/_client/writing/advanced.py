@@ -8,6 +8,7 @@ from bkclient._client.arguments import LARGEST_ID
 from bkclient._client.core import ClientCore
 from bkclient._client.create import CreatedLedger
 from bkclient._client.writing.base import BaseWriter
+from bkclient._client.writing.outcomes import AppendFuture
 from bkclient._client.writing.payloads import Payload
 from bkclient.errors import ArgumentError, LedgerClosed, TooManyRequests
 
@@ -41,7 +42,7 @@ class AdvancedLedgerWriter(BaseWriter):
         """
         return await (await self.submit(entry_id, payload))
 
-    async def submit(self, entry_id: int, payload: Payload) -> asyncio.Future[int]:
+    async def submit(self, entry_id: int, payload: Payload) -> AppendFuture:
         """Append one entry under ``entry_id`` without waiting until it is acknowledged; returns a future of the id.
 
         Waits as :meth:`append` does for room. Futures complete in the order of entry ids, and need not be awaited:
@@ -54,7 +55,7 @@ class AdvancedLedgerWriter(BaseWriter):
             except TooManyRequests:
                 continue  # others went first
 
-    def append_nowait(self, entry_id: int, payload: Payload) -> asyncio.Future[int]:
+    def append_nowait(self, entry_id: int, payload: Payload) -> AppendFuture:
         """As :meth:`submit`, for callers that cannot wait: raises :class:`~bkclient.errors.TooManyRequests` without room."""
         self._check_entry_id(entry_id)
         return self._shell.append_at(entry_id, payload)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+from bkclient._client.writing.outcomes import AppendFuture
 from bkclient.errors import Code
 from bkclient.observability import stats as names
 from bkclient.observability.stats import ClientStats
@@ -39,11 +40,11 @@ class WriterStats:
         self._stats.operation(names.ADD, now - began_at, code)
 
 
-def trace_append(tracer: Tracer, ledger_id: int, entry_id: int, future: asyncio.Future[int]) -> None:
+def trace_append(tracer: Tracer, ledger_id: int, entry_id: int, future: AppendFuture) -> None:
     """Open a span for an append, which ends with its future."""
     end = tracer.append(ledger_id, entry_id)
 
-    def on_done(done: asyncio.Future[int]) -> None:
+    def on_done(done: AppendFuture) -> None:
         end(asyncio.CancelledError() if done.cancelled() else done.exception())
 
     future.add_done_callback(on_done)

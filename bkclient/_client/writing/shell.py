@@ -1,8 +1,8 @@
 """Between a writer's public face and its machine: futures, the window, requests, timers.
 
 :class:`WriterShell` implements the ports of :class:`~bkclient.protocol.append.AppendMachine`, for writers of either kind. An
-append makes one future and one request for all its replicas; there is no task and no lock per entry, and what is optional
-(a rate limit, statistics, a tracer) is a reference that is None.
+append makes one request for all its replicas. There is no task and no lock per entry, and no future of asyncio's unless somebody
+waits for it; what is optional (a rate limit, statistics, a tracer) is a reference that is None.
 
 Two timers belong to a writer, each set only while there is something to wait for: one looks for entries without an ack quorum
 (W-46), the other gives a writer that pauses the chance to replace a bookie that failed after the quorum (H-5).
@@ -19,14 +19,14 @@ from bkclient._client.create import CreatedLedger
 from bkclient._client.defects import defect, ends_operation
 from bkclient._client.home_loop import check_loop, running_loop, wrong_loop
 from bkclient._client.window import WriterWindow
-from bkclient._client.writing import settling
 from bkclient._client.writing.admission import WriterAdmission
 from bkclient._client.writing.explicit_lac import LacTimer
-from bkclient._client.writing.failures import fail_quietly, log_failure
+from bkclient._client.writing.failures import log_failure
 from bkclient._client.writing.flushes import Flushes
 from bkclient._client.writing.gaps import NO_GAPS, NO_TURNS, Gaps
 from bkclient._client.writing.observed import WriterStats, trace_append
 from bkclient._client.writing.options import options_of
+from bkclient._client.writing.outcomes import AppendFuture, AppendOutcomes, unmade
 from bkclient._client.writing.ownership import Ownership
 from bkclient._client.writing.payloads import FRAME_OVERHEAD_BYTES, Payload, checked, full, too_large
 from bkclient._fresh import fresh
@@ -79,13 +79,13 @@ class WriterShell:
         "core",
         "first_failure",
         "flushes",
-        "futures",
         "gaps",
         "ledger_id",
         "loop",
         "machine",
         "max_payload",
         "on_metadata_changed",
+        "outcomes",
         "ownership",
         "turns",
         "window",
@@ -112,8 +112,7 @@ class WriterShell:
             write_flags=WriteFlags.DEFERRED_SYNC if deferred_sync else WriteFlags.NONE,
         )
         self._adds: Final = adds_over(self.admission or core.transport, template, self)
-        #: Of the entries that are pending.
-        self.futures: Final[settling.Futures] = {} if entry_ids_given else settling.InOrder()
+        self.outcomes: Final = AppendOutcomes(metadata.ledger_id, self.loop)
         self.flushes: Final = Flushes()
         #: Which ids were handed in, and who waits to append a certain one when its turn has come; only where callers choose ids.
         self.gaps: Final = Gaps() if entry_ids_given else NO_GAPS
@@ -136,14 +135,14 @@ class WriterShell:
 
     # Appending ---------------------------------------------------------------------------------------------------
 
-    def append(self, payload: Payload) -> asyncio.Future[int]:
+    def append(self, payload: Payload) -> AppendFuture:
         """Send one entry under the next id; :class:`~bkclient.errors.TooManyRequests` if a window is full."""
         future = self.try_append(payload)
         if future is None:
             raise full(self.window, self.ledger_id)
         return future
 
-    def try_append(self, payload: Payload) -> asyncio.Future[int] | None:
+    def try_append(self, payload: Payload) -> AppendFuture | None:
         """Send one entry under the next id; None if a window is full."""
         data = payload if type(payload) is bytes else checked(payload, self.ledger_id)
         size = len(data)
@@ -157,20 +156,20 @@ class WriterShell:
             self.admission.admit(machine.last_add_pushed + 1)
         if not self.window.try_take(size):
             return None
-        future: asyncio.Future[int] = self.loop.create_future()
         if not self._is_watched:
             self._watch()
         entry_id = machine.adds.last_add_pushed + 1
-        self.futures.queue.append(future)  # type: ignore[union-attr]  # ids are not given here
         try:
             machine.append(data)
         except Exception as error:  # noqa: BLE001 - part of it may have been sent
             self._on_append_defect(error, size, entry_id)
+        future = unmade(AppendFuture)  # as its constructor, whose call every append would pay
+        future._outcomes, future._entry_id, future._future = self.outcomes, entry_id, None  # noqa: SLF001
         if self._tracer is not None:
             trace_append(self._tracer, self.ledger_id, entry_id, future)
         return future
 
-    def append_at(self, entry_id: int, payload: Payload) -> asyncio.Future[int]:
+    def append_at(self, entry_id: int, payload: Payload) -> AppendFuture:
         """Send one entry under an id of the caller's choice."""
         data = payload if type(payload) is bytes else checked(payload, self.ledger_id)
         size = len(data)
@@ -185,14 +184,11 @@ class WriterShell:
             raise full(self.window, self.ledger_id)
         if self.admission is not None:
             self.admission.admit(entry_id)
-        future: asyncio.Future[int] = self.loop.create_future()
         self.window.take(size)
-        self.futures[entry_id] = future  # type: ignore[index]  # ids are given here
         try:
             machine.append_at(entry_id, data)
         except BookKeeperError:
             self.window.give_back(size)
-            self.futures.pop(entry_id)
             raise
         except Exception as error:  # noqa: BLE001 - part of it may have been sent
             self._on_append_defect(error, size, entry_id)
@@ -206,6 +202,7 @@ class WriterShell:
                 self._wake_turn(self.gaps.last_without_gap + 1)
         if not self._is_watched:
             self._watch()
+        future = AppendFuture(self.outcomes, entry_id)
         if self._tracer is not None:
             trace_append(self._tracer, self.ledger_id, entry_id, future)
         return future
@@ -255,9 +252,7 @@ class WriterShell:
         failure = defect(error, "the writer", ledger_id=self.ledger_id)
         pending = self.machine.stop(failure)
         for entry in pending:
-            fail_quietly(
-                self.futures[entry.entry_id], fresh(failure, ledger_id=self.ledger_id, entry_id=entry.entry_id)
-            )
+            self.outcomes.fail(entry.entry_id, failure)
         if not self._is_closed:
             self._close_error = failure
             self._set_closed()
@@ -273,11 +268,9 @@ class WriterShell:
 
     def _on_append_defect(self, error: Exception, size: int, entry_id: int) -> None:
         self.on_defect(error)
-        future = self.futures.pop(entry_id, None)
-        if future is not None:  # the entry had not become one that is pending
+        assert self.machine.fatal_error is not None, "the writer was stopped"
+        if self.outcomes.fail(entry_id, self.machine.fatal_error):  # the entry had not become one that is pending
             self.window.give_back(size)
-            assert self.machine.fatal_error is not None, "the writer was stopped"
-            fail_quietly(future, fresh(self.machine.fatal_error))
 
     def _let_go_if_ended(self) -> None:
         if not self._is_let_go and not self.machine.is_writable:
@@ -339,8 +332,6 @@ class WriterShell:
 
     def _watch(self) -> None:
         self._is_watched = True
-        if type(self.futures) is settling.InOrder:
-            self.futures.begin()
         timeout_s = self.core.config.timeouts.add_quorum_s
         if timeout_s is not None and "look" not in self._timers:
             self._keep("look", self.loop.call_later(timeout_s / _LOOKS_PER_TIMEOUT, self._look))
@@ -415,12 +406,20 @@ class WriterShell:
         if self._stats is not None:
             for entry in entries:
                 self._stats.on_ended(entry)
-        self.window.give_back(settling.settle(self.futures, entries), len(entries))
+        self.outcomes.confirm(entries)
+        self.window.give_back(self._payload_bytes(entries), len(entries))
         if self.turns:
             for entry in entries:
                 self._wake_turn(entry.entry_id + 1)
         if self.flushes.waiters:
             self.flushes.reached(entries[-1].entry_id)
+
+    def _payload_bytes(self, entries: list[NewEntry]) -> int:
+        """Of entries that follow each other."""
+        if self.gaps is not NO_GAPS:  # what an entry's header counts depends on when it was handed in
+            return sum(len(entry.payload) for entry in entries)
+        first = entries[0]
+        return entries[-1].length - first.length + len(first.payload)
 
     def _wake_turn(self, entry_id: int) -> None:
         turn = self.turns.get(entry_id)
@@ -438,7 +437,7 @@ class WriterShell:
         if self.first_failure is None:
             self.first_failure = failure
             log_failure(error, self.ledger_id, entry.entry_id)
-        fail_quietly(self.futures.pop(entry.entry_id), failure)
+        self.outcomes.fail(entry.entry_id, error)
         self._let_go_if_ended()
         self.flushes.fail(failure)
 

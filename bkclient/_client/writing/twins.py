@@ -11,8 +11,8 @@ from typing import Any, Final
 from bkclient._client.core import ClientCore
 from bkclient._client.home_loop import running_loop
 from bkclient._client.window import ClientWindow, WriterWindow
-from bkclient._client.writing import settling
 from bkclient._client.writing.flushes import Flushes
+from bkclient._client.writing.outcomes import AppendFuture
 from bkclient._client.writing.shell import WriterShell
 from bkclient._core import has_twins, ways_of
 from bkclient.protocol.adds import PendingAdds, members_of
@@ -32,7 +32,7 @@ __all__ = ["ON_THE_WAY", "WriterShell"]
 _CLASSES: Final[dict[str, type[Any]]] = {
     "adds": PendingAdds,
     "core": ClientCore,
-    "futures": settling.InOrder,
+    "future": AppendFuture,
     "machine": AppendMachine,
     "members": Membership,
     "options": AppendOptions,
@@ -66,7 +66,7 @@ has_twins(
     ),
 )
 
-has_twins("confirming", WriterShell, "on_adds_stored", "confirm_adds", knows=(ReconnectCheck, Flushes, settling))
+has_twins("confirming", WriterShell, "on_adds_stored", "confirm_adds", knows=(ReconnectCheck, Flushes))
 has_twins(
     "confirming",
     AppendMachine,

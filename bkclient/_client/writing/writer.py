@@ -9,6 +9,7 @@ from bkclient._client.core import ClientCore
 from bkclient._client.create import CreatedLedger
 from bkclient._client.writing.admission import WriterAdmission
 from bkclient._client.writing.base import BaseWriter
+from bkclient._client.writing.outcomes import AppendFuture
 from bkclient._client.writing.payloads import Payload
 
 __all__ = ["LedgerWriter"]
@@ -60,7 +61,7 @@ class LedgerWriter(BaseWriter):
         """
         return await (await self.submit(payload))
 
-    async def submit(self, payload: Payload) -> asyncio.Future[int]:
+    async def submit(self, payload: Payload) -> AppendFuture:
         """Append one entry without waiting until it is acknowledged; returns a future of its id.
 
         Waits while the in-flight window of the writer or of the client is full. Futures complete in the order of entry ids,
@@ -78,7 +79,7 @@ class LedgerWriter(BaseWriter):
             await self.wait_for_room()
         return future
 
-    def append_nowait(self, payload: Payload) -> asyncio.Future[int]:
+    def append_nowait(self, payload: Payload) -> AppendFuture:
         """As :meth:`submit`, for callers that cannot wait: raises :class:`~bkclient.errors.TooManyRequests` without room."""
         return self._shell.append(payload)
 

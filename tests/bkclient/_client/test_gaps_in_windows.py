@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from bkclient._client.window import ClientWindow, WriterWindow
 from bkclient._client.writing.advanced import AdvancedLedgerWriter
 from bkclient._client.writing.gaps import Gaps
+from bkclient._client.writing.outcomes import AppendFuture
 from bkclient.config import ClientConfig, LimitSettings
 from bkclient.errors import BookKeeperError, LedgerFenced, TooManyRequests
 from tests.bkclient.fakes import advanced_writer_of, fake_cluster, in_virtual_time, writer_of
@@ -20,7 +21,7 @@ from tests.settling import settled
 NARROW = ClientConfig(limits=LimitSettings(max_in_flight_entries=16, max_client_in_flight_entries=16))
 
 
-def append_above_the_gap(writer: AdvancedLedgerWriter, payload: bytes = b"x") -> list[asyncio.Future[int]]:
+def append_above_the_gap(writer: AdvancedLedgerWriter, payload: bytes = b"x") -> list[AppendFuture]:
     """Everything from entry 1 on for which there is room; entry 0 is still to come."""
     futures = []
     for entry_id in range(1, 1000):

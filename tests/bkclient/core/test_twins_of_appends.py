@@ -19,9 +19,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from bkclient import BookKeeper, ClientConfig, ConnectionSettings, LedgerWriter, LimitSettings
+from bkclient import AppendFuture, BookKeeper, ClientConfig, ConnectionSettings, LedgerWriter, LimitSettings
 from bkclient._client.window import WriterWindow
-from bkclient._client.writing import settling
 from bkclient._client.writing.twins import ON_THE_WAY, WriterShell
 from bkclient._core import using_core, ways_of
 from bkclient.errors import BookKeeperError, IllegalOperation
@@ -78,7 +77,7 @@ async def a_writer(version: int, write_quorum: int) -> AsyncIterator[tuple[Ledge
 async def played(version: int, write_quorum: int, steps: list[tuple[Any, ...]]) -> list[Any]:
     """What a writer does and leaves behind."""
     seen: list[Any] = []
-    futures: list[asyncio.Future[int]] = []
+    futures: list[AppendFuture] = []
     async with a_writer(version, write_quorum) as (writer, connector):
         for step in [("append", 5), ("turn",), ("turn",), *steps, ("turn",)]:
             await _take(step, writer, connector, futures)
@@ -120,7 +119,7 @@ async def _take(step: tuple[Any, ...], writer: LedgerWriter, connector: Connecto
             outstanding = connector.sockets[BOOKIES[place]].stream.connection.outstanding
             if outstanding.is_free(b"\x01" + ids):
                 outstanding.never_mind(b"\x01" + ids)
-        case "cancel", place if place < len(futures) and isinstance(futures[place], asyncio.Future):
+        case "cancel", place if place < len(futures) and isinstance(futures[place], AppendFuture):
             futures[place].cancel()
 
 
@@ -132,9 +131,9 @@ def refusal_of(writer: LedgerWriter) -> str:
 
 def state_of(writer: LedgerWriter) -> Any:
     shell = shell_of(writer)
-    window = shell.window
+    window, outcomes = shell.window, shell.outcomes
     counted = (window.entries, window.bytes, window.shared.entries, window.shared.bytes)
-    return machine_of(writer).snapshot(), counted, sorted(shell.futures)
+    return machine_of(writer).snapshot(), counted, outcomes.first, sorted(outcomes.failed), sorted(outcomes.awaited)
 
 
 def state_of_connection(socket: Socket) -> Any:
@@ -203,7 +202,6 @@ ON_THE_WAY_BACK: tuple[tuple[Any, str], ...] = (
     (AppendMachine, "_complete"),
     (PendingAdds, "complete"),
     (WriterShell, "confirm_adds"),
-    (settling, "settle"),
     (WriterWindow, "give_back"),
 )
 

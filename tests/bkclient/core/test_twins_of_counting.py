@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import pickle
 from typing import Any
@@ -10,7 +9,6 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bkclient._client.writing import settling
 from bkclient._core import using_core
 from bkclient.errors import Code
 from bkclient.protocol.adds import NewEntry, PendingAdds
@@ -136,27 +134,3 @@ def raised_by(run: Any) -> type[Exception] | None:
     except Exception as error:  # noqa: BLE001 - the messages of both cores differ here
         return type(error)
     return None
-
-
-@given(st.lists(st.sampled_from(["waiting", "waiting", "cancelled", "done"]), max_size=9), st.integers(0, 12))
-def test_futures_of_entries_that_are_done(states: list[str], missing: int) -> None:
-    def run() -> Any:
-        loop = asyncio.new_event_loop()
-        futures: dict[int, asyncio.Future[int]] = {}
-        for entry_id, state in enumerate(states):
-            futures[entry_id] = loop.create_future()
-            if state == "cancelled":
-                futures[entry_id].cancel()
-            elif state == "done":
-                futures[entry_id].set_result(-5)
-        kept = dict(futures)
-        futures.pop(missing, None)
-        entries = [NewEntry(entry_id, bytes(entry_id), -1, 0) for entry_id in range(len(states))]
-        try:
-            size: Any = settling.settle(futures, entries)
-        except KeyError as error:
-            size = repr(error)
-        loop.close()
-        return size, sorted(futures), [None if f.cancelled() or not f.done() else f.result() for f in kept.values()]
-
-    same_in_both(run)

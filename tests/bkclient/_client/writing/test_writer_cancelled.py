@@ -10,13 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bkclient._client.writing.advanced import AdvancedLedgerWriter
+from bkclient._client.writing.outcomes import AppendFuture
 from bkclient._client.writing.writer import LedgerWriter
 from bkclient.errors import LedgerFenced
 from tests.bkclient.fakes import FakeCluster, advanced_writer_of, fake_cluster, in_virtual_time, payloads_of, writer_of
 from tests.settling import settled
 
 
-def append_all(writer: LedgerWriter | AdvancedLedgerWriter, count: int) -> list[asyncio.Future[int]]:
+def append_all(writer: LedgerWriter | AdvancedLedgerWriter, count: int) -> list[AppendFuture]:
     if isinstance(writer, AdvancedLedgerWriter):
         return [writer.append_nowait(entry_id, b"%d" % entry_id) for entry_id in reversed(range(count))][::-1]
     return [writer.append_nowait(b"%d" % entry_id) for entry_id in range(count)]
@@ -125,7 +126,7 @@ def test_cancelling_changes_nothing_whenever_it_happens(events: list[tuple[str, 
         async with fake_cluster() as calm, fake_cluster() as hasty:
             places = (calm, hasty)
             writers = [await writer_of(where) for where in places]
-            futures: list[list[asyncio.Future[int]]] = [[], []]
+            futures: list[list[AppendFuture]] = [[], []]
             for where in places:
                 where.transport.hold("abc")
             for event, number in events:

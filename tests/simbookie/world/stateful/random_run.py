@@ -13,7 +13,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
-from bkclient import BookKeeper, ClientConfig, LedgerReader, LedgerWriter, ReadingSettings
+from bkclient import AppendFuture, BookKeeper, ClientConfig, LedgerReader, LedgerWriter, ReadingSettings
 from bkclient.errors import BookKeeperError, NoSuchEntry
 from bkclient.transport.tcp_config import TcpTransportConfig
 from scenarios.machines.broken import BrokenClause
@@ -278,7 +278,7 @@ class RandomRun:
             entry_id = self.model.append(payload)
             self.deeds["entry appended"] += 1
 
-            def told(future: asyncio.Future[int], entry_id: int = entry_id) -> None:
+            def told(future: AppendFuture, entry_id: int = entry_id) -> None:
                 if future.exception() is not None:
                     self.deeds["entry failed"] += 1
                     self._tell(self.model.fail, entry_id)
