@@ -13,7 +13,10 @@ __all__ = ["FencedStaysFenced"]
 
 
 class _Fence:
-    """The fence on one bookie; ``memory_seq`` is the event of a fence that is not durable yet."""
+    """The fence on one bookie; ``memory_seq`` is the event of a fence that is not durable yet.
+
+    After a crash, or when the ledger was collected, answers of the bookie prove nothing.
+    """
 
     __slots__ = ("crashed", "durable_seq", "memory_seq")
 
@@ -27,7 +30,8 @@ class FencedStaysFenced(Family):
     """Fences are permanent, and bookies that confirm a fence have it (D1, D2, D3, E5).
 
     D1: after FENCE_SET a bookie stores no entry that is not part of a recovery. A durable fence holds for ever,
-    restarts included; one that is not durable yet may go with a crash.
+    restarts included; one that is not durable yet may go with a crash. With a ledger that the bookie collected its fence goes,
+    and its word about entries: the next add makes the ledger anew.
 
     D2: an OK to a fencing read means that the fence is durable. A fence set before a crash may have become durable
     without an event that tells; then nothing is concluded.
@@ -86,8 +90,12 @@ class FencedStaysFenced(Family):
             deniers.pop(event.actor, None)
 
     def on_gc(self, event: Event) -> None:
-        """The bookie may deny the ledger from now on."""
+        """The bookie may deny the ledger from now on, and knows of no fence."""
         self._collected.add(event.actor)
+        self.on_forgotten(event)
+        fence = self._fences.get(event.actor)
+        if fence is not None:
+            fence.crashed = True  # what it said before may still be under way
 
     def on_store(self, event: Event) -> None:
         """Check that the bookie may store the entry."""

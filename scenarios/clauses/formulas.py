@@ -77,13 +77,19 @@ FORMULAS: Final[Mapping[str, str]] = MappingProxyType(
         "D10": "READ_RESP(e, b, denied) or REC_READ_RESP(e, b, denied), asked at t, answered at s => not held(b, e) from t to s",
         "D11": "READ_RESP(b, denied) or REC_READ_RESP(b, denied), asked at t, answered at s => b was not in limbo from t to s",
         "D12": "BK_GC@s at b => b is in no ensemble of M@s, or the ledger is deleted at s",
-        "D13": "BK_ANSWER(operation = write-back, code = x) or ADD_RESP(recovery, code = x) => x != -101",
+        "D13": (
+            "BK_ANSWER(operation = write-back, code = x)@s at b or ADD_RESP(recovery, code = x)@s of b => x != -101, "
+            "or BK_GC at b before s"
+        ),
         "D16": "FORCE_START@t, FORCE_RESULT(code = 0) of it, APP_ACK(e) before t, and lost(e) = 0 => e <= LE",
         "E1": "first REC_READ_SEND(e) of run r => first(r) <= e <= max(first(r) - 1, lac of FENCE_RESPs to r) + 1",
         "E2": "REC_READ_SEND(e, b) of run r => b in ws(e, ens(r))",
         "E3": "REC_DECIDE(e, negative)@s of run r => #{b in ws(e, ens(r)): REC_READ_RESP(e, b, denied) before s} > Qw - Qa",
         "E4": "REC_DECIDE(e, positive)@s of run r => REC_READ_RESP(e, code = 0) to r before s",
-        "E5": "REC_DECIDE(e, negative, bookies = B)@s => no BK_STORE(e, recovery = false) after s at a bookie of B",
+        "E5": (
+            "REC_DECIDE(e, negative, bookies = B)@s => no BK_STORE(e, recovery = false) after s at a bookie of B, "
+            "unless it has FENCE_LOST or BK_GC between"
+        ),
         "E6": (
             "META_CAS(close, ok)@s of run r, e from its first recovery read to LE => #{b in ws(e, C): ADD_RESP(e, b, "
             "recovery, code = 0) to r before s} >= Qa"

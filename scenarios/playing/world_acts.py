@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from bkclient.errors import BookKeeperError
 from scenarios.plan import faults
@@ -27,9 +27,13 @@ from simbookie.world.bookie_host import BookieHost
 from simbookie.world.damage import alter_entries, lose_entries
 from simbookie.world.faults import Interception, Interrupt
 from simbookie.world.files import disk_of
+from simbookie.world.links import Link
 from simbookie.world.metadata_service import MetadataFault
 
 __all__ = ["WorldActs"]
+
+#: How often it is tried to take a bookie out of limbo that does not run, or whose disk is full.
+_LIMBO_RETRY_S: Final = 0.1
 
 
 class WorldActs(Acts):
@@ -40,6 +44,10 @@ class WorldActs(Acts):
     ) -> None:
         self._stage = stage
         self._blocked: Counter[tuple[str, str]] = Counter()
+        #: By link, the fault that breaks its connections after some bytes which began last.
+        self._last_cut: dict[Link, faults.CutAfter] = {}
+        #: By bookie and ledger, whether it is to be in limbo.
+        self._limbo_wanted: dict[tuple[str, int], bool] = {}
         #: What kills clients before something leaves them.
         self._ambushes: list[Interception[Any]] = []
         super().__init__(stage.recorder, ledgers, clients, start)
@@ -145,10 +153,11 @@ class WorldActs(Acts):
 
     def _cut_after(self, fault: faults.CutAfter) -> Undo:
         link = self._world.network.link(fault.host, fault.other)
-        link.cut_after = fault.size
+        link.cut_after, self._last_cut[link] = fault.size, fault
 
         def end() -> None:
-            link.cut_after = None
+            if self._last_cut[link] is fault:  # what began after it counts, and has not ended
+                link.cut_after = None
 
         return end
 
@@ -275,16 +284,25 @@ class WorldActs(Acts):
         return end
 
     def _limbo(self, fault: faults.Limbo) -> Undo | None:
-        ledger_id, bookie = self._ledgers.ids.get(fault.ledger), self._stage.bookies[fault.host].bookie
+        ledger_id = self._ledgers.ids.get(fault.ledger)
         if ledger_id is None:
             return None
+        what = fault.host, ledger_id
 
         def set_limbo(in_limbo: bool) -> None:  # noqa: FBT001  the value is the meaning
-            with suppress(StorageError):  # a full disk keeps it as it is
-                if self._runs(fault.host):
-                    bookie.set_limbo(ledger_id, in_limbo=in_limbo)
+            self._limbo_wanted[what] = in_limbo
+            self._settle_limbo(what)
 
-        return self._in_force.begin(("limbo", fault.host, ledger_id), set_limbo, True, False)  # noqa: FBT003
+        return self._in_force.begin(("limbo", *what), set_limbo, True, False)  # noqa: FBT003
+
+    def _settle_limbo(self, what: tuple[str, int]) -> None:
+        """Take a bookie into limbo or out of it, as soon as it runs and has room to note it."""
+        host, ledger_id = what
+        with suppress(StorageError):
+            if self._runs(host):
+                self._stage.bookies[host].bookie.set_limbo(ledger_id, in_limbo=self._limbo_wanted[what])
+                return
+        self._world.loop.call_later(_LIMBO_RETRY_S, self._settle_limbo, what, context=self._world.network.context)
 
     def _alter(self, fault: faults.Alter) -> None:
         self._damage(fault, "altered", partial(alter_entries, byte=fault.byte))

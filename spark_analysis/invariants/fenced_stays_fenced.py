@@ -1,7 +1,8 @@
 """FencedStaysFenced: a fence holds for ever, and is what the bookie says it is.
 
 A bookie that made a fence durable stores no ordinary add of that ledger after that, across restarts; one whose fence
-is in memory alone stores none until it crashes. A history may say that a bookie forgot a fence. Its fence is durable
+is in memory alone stores none until it crashes. A history may say that a bookie forgot a fence, and one that collected the ledger
+has. Its fence is durable
 before it answers a fencing read with OK. And one that denies an entry to a recovery, by a read that fences or should
 have, is fenced, unless it collected the ledger before.
 
@@ -50,7 +51,7 @@ def _fences(facts: Facts) -> DataFrame:
         .groupBy(*LEDGER_KEY, sf.col("actor").alias("bookie"))
         .agg(
             sf.collect_list(sf.when(is_kind(Kind.FENCE_SET), sf.struct("seq", "durable"))).alias("fences"),
-            sf.collect_list(sf.when(is_kind(Kind.FENCE_LOST), seq)).alias("forgotten"),
+            sf.collect_list(sf.when(is_kind(Kind.FENCE_LOST, Kind.BK_GC), seq)).alias("forgotten"),
             sf.min(sf.when(is_kind(Kind.BK_GC), seq)).alias("collected"),
         )
         .transform(join_small, bookie_crashes(facts.rare_events), on=("history", "bookie"), how="left")

@@ -1,7 +1,7 @@
 """NegativeStays: what recovery ruled out stays absent from the bookies whose word it took.
 
 Given that fences hold, this fails only where a bookie denied an entry without being fenced, or lost its fence before
-it was durable.
+it was durable. One that collected the ledger is not held to its word any more.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["NEGATIVE_STAYS"]
 
 def _observe(facts: Facts) -> DataFrame:
     forgotten = (
-        facts.rare_events.filter(is_kind(Kind.FENCE_LOST))
+        facts.rare_events.filter(is_kind(Kind.FENCE_LOST, Kind.BK_GC))
         .groupBy(*LEDGER_KEY)
         .agg(sf.collect_list(sf.struct("actor", "seq")).alias("forgotten"))
     )
@@ -72,7 +72,7 @@ def _observe(facts: Facts) -> DataFrame:
 NEGATIVE_STAYS: Final = Invariant(
     name="NegativeStays",
     clauses=("E5",),
-    kinds=(*ENTRY_KINDS, *LEDGER_KINDS, Kind.REC_DECIDE, Kind.FENCE_LOST),
+    kinds=(*ENTRY_KINDS, *LEDGER_KINDS, Kind.REC_DECIDE, Kind.FENCE_LOST, Kind.BK_GC),
     columns=(*ENTRY_COLUMNS, *LEDGER_COLUMNS, "verdict", "bookies"),
     observe=_observe,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scenarios.history import Kind
-from tests.scenarios.stories import DENIED, NO_LEDGER, TIMEOUT, Story, assert_broken, assert_holds
+from tests.scenarios.stories import DENIED, FENCED, NO_LEDGER, TIMEOUT, Story, assert_broken, assert_holds
 
 
 def half_written(sizes: str = "3/3/2") -> Story:
@@ -167,6 +167,37 @@ class TestFences:
         story.event(Kind.BK_GC, "b2")
         story.event(Kind.FENCE_RESP, "r0", bookie="b2", code=NO_LEDGER, lac=-1, entry=-1)
         assert_holds(story, "D3")
+
+    @pytest.mark.rule("D13")
+    def test_a_bookie_that_collected_the_ledger_refuses_what_a_recovery_writes_back(self) -> None:
+        story = half_written()
+        story.mark()
+        story.fence("b1", "b2", lac=1)
+        story.find(1, "b1")
+        story.send(1, "b2", actor="r0", recovery=True, lac=1)
+        story.cas("delete", "admin")
+        story.event(Kind.BK_GC, "b2")
+        story.answer(1, "b2", actor="r0", recovery=True, code=FENCED)
+        assert_holds(story, "D13")
+        story.send(1, "b1", actor="r0", recovery=True, lac=1)
+        refused = story.answer(1, "b1", actor="r0", recovery=True, code=FENCED)
+        assert_broken(story, "D13", refused)
+
+    @pytest.mark.rule("D1")
+    @pytest.mark.rule("E5")
+    def test_with_a_collected_ledger_goes_its_fence(self) -> None:
+        """The ledger was deleted. Its old writer knows nothing of that, and the bookie nothing of the ledger."""
+        story = half_written()
+        story.mark()
+        story.fence("b1", "b2", lac=1)
+        story.rule_out(2, "b1", "b2")
+        story.cas("delete", "admin")
+        story.event(Kind.BK_GC, "b1")
+        story.store(2, "b1")
+        assert_holds(story, "D1")
+        assert_holds(story, "E5")
+        stored = story.store(2, "b2", sync=False)
+        assert_broken(story, "D1", stored)
 
     @pytest.mark.rule("E5")
     def test_what_was_denied_before_a_fence_was_lost_and_stored_then_is_seen(self) -> None:

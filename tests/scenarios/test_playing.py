@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import scenarios.replaying
+from bkclient.errors import Code
 from scenarios.history import Event, HistoryError, HistoryWriter, Kind, read_history, schema, writer
 from scenarios.model import RunResult, TransportKind
 from scenarios.plan import Plan, parse_plan, print_plan
@@ -284,6 +285,19 @@ when CLIENT_START actor=writer after=0.1s: end other
     ends = [event.seq for event in where(events, Kind.FAULT, fault="one", phase="end")]
     stores = list(where(events, Kind.BK_STORE, source="writer"))
     assert {event.actor for event in stores if event.seq < ends[0]} == {"bookie-1", "bookie-2"}
+
+
+@pytest.mark.parametrize(("ended", "is_cut"), [("first", True), ("second", False)])
+def test_of_two_faults_that_cut_after_some_bytes_the_later_one_counts(tmp_path: Path, ended: str, is_cut: bool) -> None:
+    steps = f"""\
+when APP_ACK entry=0 as first: cut-after writer bookie-0 100000
+when APP_ACK entry=0 as second: cut-after writer bookie-0 200
+when APP_ACK entry=0: end {ended}
+"""
+    writer = "client writer\n  create a\n  append a 20\n  close a\n"
+    _, events = played(tmp_path, plan(writer, steps, cluster="cluster 4 3/3/2"))
+    failed = list(where(events, Kind.ADD_RESP, bookie="bookie-0", code=int(Code.BOOKIE_NOT_AVAILABLE)))
+    assert bool(failed) == is_cut
 
 
 def test_a_bookie_with_a_replaced_disk_stays_down_unless_a_step_starts_it(tmp_path: Path) -> None:

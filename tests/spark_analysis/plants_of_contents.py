@@ -141,6 +141,15 @@ def a_bookie_refuses_what_the_writer_sends_and_is_out_of_reach_for_the_recovery(
     story.answer(1, "b0", actor="r0", recovery=True, code=TIMEOUT)
 
 
+@near_miss("RecoveryAddAccepted")
+def a_bookie_has_collected_the_ledger_that_is_recovered(story: Story) -> None:
+    _write_back(story)
+    story.cas("delete", "admin")
+    story.event(Kind.BK_GC, "b0")
+    story.event(Kind.BK_ANSWER, "b0", source="r0", operation="write-back", entry=1, code=FENCED)
+    story.answer(1, "b0", actor="r0", recovery=True, code=FENCED)
+
+
 # WriterLacMonotonic --------------------------------------------------------------------------------------------------
 
 

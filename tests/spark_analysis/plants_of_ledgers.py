@@ -192,6 +192,16 @@ def stored_after_the_fence_was_forgotten(story: Story) -> None:
     story.store(2, "b1")
 
 
+@near_miss("FencedStaysFenced")
+def stored_after_the_bookie_had_collected_the_ledger(story: Story) -> None:
+    story.send(2, "b0", "b1", "b2", lac=1)
+    story.mark()
+    story.fence_set("b1")
+    story.cas("delete", "r0")
+    story.event(Kind.BK_GC, "b1")
+    story.store(2, "b1")
+
+
 @near_miss("FencedStaysFenced", entries=0, is_alone=True)
 def answers_about_fences_where_no_bookie_records(story: Story) -> None:
     story.mark()

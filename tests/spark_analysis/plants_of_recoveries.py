@@ -279,6 +279,19 @@ def a_bookie_stores_for_the_old_writer_what_it_denied(story: Story) -> None:
 
 
 @near_miss("NegativeStays")
+def a_bookie_that_has_collected_the_ledger_stores_it(story: Story) -> None:
+    story.send(2, "b0", "b1", "b2", lac=1)
+    story.mark()
+    story.fence("b0", "b1", lac=1)
+    story.ask(2, "b0", "b1")
+    story.told(2, "b0", "b1", code=DENIED)
+    story.decide(2, "negative", "b0", "b1")
+    story.cas("delete", "r0")
+    story.event(Kind.BK_GC, "b0")
+    story.store(2, "b0")
+
+
+@near_miss("NegativeStays")
 def a_bookie_that_was_not_asked_stores_it(story: Story) -> None:
     story.send(2, "b0", "b1", "b2", lac=1)
     story.mark()
