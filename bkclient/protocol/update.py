@@ -6,7 +6,10 @@ version, and after a conflict re-reads and starts over; so two clients that chan
 second of two that want the same finds nothing to do.
 
 A lost connection leaves the outcome of a write unknown. Re-reading resolves that too: a write that was applied makes the
-intent say that nothing is left to do.
+intent say that nothing is left to do. One that seems not to have been applied may be under way still, or not have come to the
+replica that was read. It is harmless as long as the loop goes on, because the next write has the same version to expect, and only
+one of them finds it. An update that gives up instead first writes the metadata as they are, for the same reason: its owner goes
+on as if it had never been, so it must not come true later.
 
 Updates are part of the handle whose view they change, and are told apart by number; :class:`UpdateHandle` is for the driver
 that runs one.
@@ -46,46 +49,56 @@ class ReadMetadata:
 class MetadataUpdate(Value):
     """One run of the loop. ``action`` is to be carried out; without one it has ended, and ``error`` says whether it failed.
 
-    If it did not, the local value is what the update wanted. Metadata that cannot take the shape that the intent asks for
-    was changed by somebody who may not change it, and fails the update as UNEXPECTED_CONDITION (W-30, REC-35). Conflicts
-    are retried ``attempts_left`` times, far more than any number of clients can cause by accident, and then fail as
-    METADATA_VERSION.
+    An ``error`` beside an ``action`` is how it will end, unless another version is found. If it did not fail, the local value
+    is what the update wanted. Metadata that cannot take the shape that the intent asks for was changed by somebody who may not
+    change it, and fails the update as UNEXPECTED_CONDITION (W-30, REC-35). Conflicts are retried ``attempts_left`` times, far
+    more than any number of clients can cause by accident, and then fail as METADATA_VERSION.
     """
 
-    __slots__ = ("action", "attempts_left", "basis", "error", "intent")
+    __slots__ = ("action", "attempts_left", "basis", "doubtful_version", "error", "intent")
 
     def __init__(self, intent: Intent, basis: Versioned, attempts_left: int) -> None:
         self.intent = intent
         self.basis = basis
         self.attempts_left = attempts_left
+        #: The version that the last write without an answer expects, which may be applied as long as that is the version stored.
+        self.doubtful_version = -1
         self.action: WriteMetadata | ReadMetadata | None = None
         self.error: BookKeeperError | None = None
 
     def evaluate(self, basis: Versioned, choose: Choose) -> None:
         """Decide what to do about ``basis``."""
         self.basis = basis
+        self.error = None
         ledger_id = basis.metadata.ledger_id
         try:
             if not self.intent.is_needed(basis.metadata):
                 self.action = None
                 return
-            if self.attempts_left == 0:
-                raise error_for(
-                    Code.METADATA_VERSION,
-                    f"the {self.intent.cause} update met a conflict at every attempt",
-                    ledger_id=ledger_id,
-                )
-            self.attempts_left -= 1
-            self.action = WriteMetadata(self.intent.applied(basis.metadata, choose), basis.version)
+            self._write(self.intent.applied(basis.metadata, choose))
         except BookKeeperError as error:
-            self.fail(error)
+            self._give_up(error)
         except ValueError as error:
             failure = error_for(Code.UNEXPECTED_CONDITION, str(error), ledger_id=ledger_id)
             failure.__cause__ = error
-            self.fail(failure)
+            self._give_up(failure)
+
+    def _write(self, metadata: LedgerMetadata) -> None:
+        if self.attempts_left == 0:
+            message = f"the {self.intent.cause} update met a conflict at every attempt"
+            self.fail(error_for(Code.METADATA_VERSION, message, ledger_id=metadata.ledger_id))
+            return
+        self.attempts_left -= 1
+        self.action = WriteMetadata(metadata, self.basis.version)
+
+    def _give_up(self, error: BookKeeperError) -> None:
+        """End with ``error``, after a write that keeps an earlier one from being applied if there may be one."""
+        self.fail(error)
+        if self.basis.version == self.doubtful_version:
+            self._write(self.basis.metadata)
 
     def fail(self, error: BookKeeperError) -> None:
-        """Give up."""
+        """End at once."""
         self.error = error
         self.action = None
 
@@ -140,6 +153,7 @@ class LocalMetadata(Value):
             update.fail(answer)
         elif answer is None:
             assert isinstance(action, WriteMetadata), "nothing was being written"
+            update.doubtful_version = action.expected_version
             update.action = ReadMetadata(self.value.metadata.ledger_id)
         elif isinstance(action, WriteMetadata):
             if self.value.version == update.basis.version:

@@ -386,6 +386,8 @@ def in_essence(client: MachineClient, facts: ClientFacts, snapshot: Hashable) ->
         update = machine.update(handle.number)
         if isinstance(update.action, ReadMetadata):
             update.basis = machine.local.value
+        if update.doubtful_version < machine.local.value.version:
+            update.doubtful_version = -1
     if isinstance(machine, RecoveryMachine):
         if machine.phase is not RecoveryPhase.FENCING:
             machine._lac_read = None

@@ -10,7 +10,7 @@ from bkclient.errors import MetadataOutcomeUnknown
 from bkclient.ledger import Ensemble, LedgerMetadata, LedgerState, Versioned
 from bkclient.protocol.intents import Choose, MarkInRecovery, ReplaceBookies, SealAsRecovered, SealAsWritten
 from bkclient.protocol.recovery import RecoveryMachine
-from bkclient.protocol.update import LocalMetadata, ReadMetadata, UpdateHandle, WriteMetadata
+from bkclient.protocol.update import LocalMetadata, MetadataUpdate, ReadMetadata, UpdateHandle, WriteMetadata
 from scenarios.mutants.base import Function, Mutant, Replacement, always
 
 __all__ = ["METADATA_MUTANTS"]
@@ -151,6 +151,13 @@ METADATA_MUTANTS: Final = (
         in_runs=True,
         past="M31",
         replaces=(Replacement(UpdateHandle, "on_conflict", _unknown_is_success),),
+    ),
+    Mutant(
+        name="given-up-change-may-come-later",
+        summary="a change of the ensemble is given up although its write has no outcome",
+        clauses=("C6",),
+        in_runs=True,
+        replaces=(Replacement(MetadataUpdate, "_give_up", lambda _original: MetadataUpdate.fail),),
     ),
     Mutant(
         name="recovery-publishes-ensembles",

@@ -42,7 +42,7 @@ COMPLETE: dict[str, tuple[int, dict[str, int]]] = {
         },
     ),
     "both-copies-change": (
-        37_174,
+        37_222,
         {
             f"closed at -1, acknowledged -1, writer closed, {DONE}": 44,
             f"closed at -1, acknowledged -1, writer failed, {DONE}": 13,

@@ -66,6 +66,7 @@ WHERE = {
     ),
     "conflict-refreshes-the-version-only": ("repair-meets-writer", {"B1": 12, "B2": 12, "C3": 12}),
     "unknown-write-counts-as-made": ("change-lost", {"C8": 12}),
+    "given-up-change-may-come-later": ("change-in-doubt", {"C6": 12}),
     "recovery-publishes-ensembles": ("recovery-replaces-bookie", {"C7": 12}),
     "bookie-fences-known-ledgers-only": ("fence-lost-late-add", {"A1": 12, "D3": 12, "E5": 12}),
     "bookie-refuses-recovery-adds": ("writer-dies-before-ack", {"D13": 12, "L1": 12}),

@@ -109,6 +109,7 @@ CAUGHT: Final = (
     ("slow-change", 0, "change-sorts-its-ensemble"),
     ("repair-meets-writer", 0, "conflict-refreshes-the-version-only"),
     ("change-lost", 0, "unknown-write-counts-as-made"),
+    ("change-in-doubt", 0, "given-up-change-may-come-later"),
     ("recovery-replaces-bookie", 0, "recovery-publishes-ensembles"),
     ("writer-dies-before-ack", 0, "recovery-flag-is-lost"),
     ("happy-path", 0, "adds-tell-the-lac-of-what-was-pushed"),

@@ -31,6 +31,7 @@ DIFFERENCES: Final = (
         "is not stored",
         "finds the ledger closed",
         "closes a ledger that is marked",
+        "stores what is stored",
     ),
     *("appends under a given id", "sends again", "acknowledges", "acknowledges before it is durable"),
     *("takes no notice", "notes a failure", "takes a late refusal for a failure"),

@@ -134,7 +134,9 @@ class RecordedWriter:
     # Metadata --------------------------------------------------------------------------------------------------------
 
     def changes(self, before: Stored, after: Stored) -> tuple[str, ...]:
-        """META_CAS of an ensemble: ``ClientChangesEnsemble``."""
+        """META_CAS of an ensemble: ``ClientChangesEnsemble``, or the metadata as they are."""
+        if before.state == OPEN and (after.state, after.fragments) == (OPEN, before.fragments):
+            return ("stores what is stored",)
         self._former.append(self._ensemble)
         mine, self._ensemble = self._ensemble, after.ensemble
         replaced = replaced_in(mine, after.ensemble)

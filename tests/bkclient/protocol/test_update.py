@@ -7,9 +7,9 @@ from random import Random
 
 import pytest
 
-from bkclient.errors import Code, IllegalOperation, MetadataStoreError, NoSuchLedger
+from bkclient.errors import Code, IllegalOperation, MetadataStoreError, NoSuchLedger, NotEnoughBookies, code_of
 from bkclient.ledger import LedgerMetadata, LedgerState, Versioned
-from bkclient.protocol.intents import ReplaceBookies
+from bkclient.protocol.intents import Choose, ReplaceBookies
 from bkclient.protocol.update import LocalMetadata, ReadMetadata, UpdateHandle, WriteMetadata
 from scenarios.machines.store import LEDGER_ID, Store, ledger
 from tests.bkclient.protocol.harness import Recovery, Wanted, begin
@@ -330,3 +330,99 @@ def test_nobody_chooses_bookies_for_a_view_that_belongs_to_no_writer() -> None:
 def test_a_recovery_wants_no_ensemble_chosen_in_the_store() -> None:
     with pytest.raises(NotImplementedError):
         Recovery().machine.choose_ensemble(OPEN.metadata, {0: "a"})
+
+
+# Giving up while a write may be applied still ---------------------------------------------------------------------
+
+
+class Choice:
+    """Puts a bookie at the first position, as long as there is one."""
+
+    cause = "ensemble"
+
+    def __init__(self, *bookies: str) -> None:
+        self.bookies = list(bookies)
+
+    def is_needed(self, metadata: LedgerMetadata) -> bool:
+        return metadata.last_fragment.ensemble[0] == "a"
+
+    def applied(self, metadata: LedgerMetadata, choose: Choose) -> LedgerMetadata:
+        del choose
+        if not self.bookies:
+            raise NotEnoughBookies(ledger_id=LEDGER_ID)
+        return metadata.with_ensemble(0, (self.bookies.pop(0), *metadata.last_fragment.ensemble[1:]))
+
+
+def in_doubt(store: Store, local: LocalMetadata, **options: int) -> tuple[UpdateHandle, WriteMetadata]:
+    """An update that has no bookie left, after it read that its write was not applied; and that write."""
+    update = begin(local, Choice("d"), **options)
+    under_way = update.action
+    assert isinstance(under_way, WriteMetadata)
+    update.on_conflict()
+    assert update.action == ReadMetadata(LEDGER_ID)
+    store.carry_out(update)
+    return update, under_way
+
+
+@pytest.mark.rule("W-48")
+def test_an_update_that_gives_up_first_makes_sure_that_its_write_is_not_applied_later() -> None:
+    store, local = Store(OPEN), LocalMetadata(OPEN)
+    update, under_way = in_doubt(store, local)
+    assert update.action == WriteMetadata(OPEN.metadata, OPEN.version), "the metadata as they are"
+    store.finish(update)
+    assert isinstance(update.error, NotEnoughBookies)
+    assert local.value == Versioned(OPEN.metadata, OPEN.version + 1) == store.value
+    assert store.write(under_way.metadata, under_way.expected_version) is None, "it comes too late"
+
+
+@pytest.mark.rule("W-48")
+def test_a_write_that_was_applied_after_all_is_what_the_update_wanted() -> None:
+    store, local = Store(OPEN), LocalMetadata(OPEN)
+    update, under_way = in_doubt(store, local)
+    assert store.write(under_way.metadata, under_way.expected_version) is not None
+    store.finish(update)
+    assert update.error is None
+    assert local.value is store.value
+    assert store.ensembles == {0: "dbc"}
+
+
+@pytest.mark.rule("W-48")
+def test_the_write_that_makes_sure_may_stay_without_an_answer_too() -> None:
+    store, local = Store(OPEN), LocalMetadata(OPEN)
+    update, under_way = in_doubt(store, local)
+    update.on_conflict()
+    store.carry_out(update)
+    assert update.action == WriteMetadata(OPEN.metadata, OPEN.version), "again"
+    store.carry_out(update, lose_answer=True)
+    store.finish(update)
+    assert isinstance(update.error, NotEnoughBookies)
+    assert local.value == store.value == Versioned(OPEN.metadata, OPEN.version + 1), "a newer version is sure enough"
+    assert store.write(under_way.metadata, under_way.expected_version) is None
+
+
+@pytest.mark.rule("W-48")
+def test_making_sure_ends_with_the_attempts_or_with_what_the_store_says() -> None:
+    local = LocalMetadata(OPEN)
+    update, _ = in_doubt(Store(OPEN), local, max_attempts=2)
+    update.on_conflict()
+    update.on_read(OPEN)
+    assert (update.action, code_of(update.error)) == (None, Code.METADATA_VERSION), (
+        "no error that a writer goes on after"
+    )
+    other, _ = in_doubt(Store(OPEN), local)
+    other.on_error(MetadataStoreError())
+    assert other.action is None
+    assert isinstance(other.error, MetadataStoreError)
+
+
+@pytest.mark.rule("W-48")
+def test_an_update_without_a_write_under_way_gives_up_at_once() -> None:
+    update = begin(LocalMetadata(OPEN), Choice())
+    assert update.action is None
+    assert isinstance(update.error, NotEnoughBookies)
+    store, local = Store(OPEN), LocalMetadata(OPEN)
+    conflicting = begin(local, Choice("d"))
+    store.edit(lambda metadata: metadata.with_ensemble(0, ("a", "e", "c")))
+    store.finish(conflicting)
+    assert isinstance(conflicting.error, NotEnoughBookies)
+    assert store.writes == 0, "another version is there, so the write was refused"
