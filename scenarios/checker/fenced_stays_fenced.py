@@ -50,6 +50,8 @@ class FencedStaysFenced(Family):
         super().__init__(facts, report)
         self._fences: dict[str, _Fence] = {}
         self._collected: set[str] = set()
+        #: Those that lost their fence and have no other one.
+        self._without: set[str] = set()
         self._absent: dict[int, dict[str, int]] = {}
 
     def handlers(self) -> Mapping[Kind, Handler]:
@@ -69,6 +71,7 @@ class FencedStaysFenced(Family):
         """The bookie fenced the ledger, or made that durable."""
         fence = self._fences.setdefault(event.actor, _Fence())
         fence.crashed = False
+        self._without.discard(event.actor)
         if not event.fields["durable"]:
             fence.memory_seq = event.seq
         elif fence.durable_seq < 0:
@@ -86,6 +89,7 @@ class FencedStaysFenced(Family):
         fence = self._fences.get(event.actor)
         if fence is not None:
             fence.memory_seq = fence.durable_seq = -1
+        self._without.add(event.actor)
         for deniers in self._absent.values():
             deniers.pop(event.actor, None)
 
@@ -169,4 +173,5 @@ class FencedStaysFenced(Family):
         if fields["verdict"] == "negative":
             deniers = self._absent.setdefault(fields["entry"], {})
             for bookie in fields["bookies"].split(","):
-                deniers.setdefault(bookie, event.seq)
+                if bookie not in self._without:  # its denial was under way when it lost its fence
+                    deniers.setdefault(bookie, event.seq)

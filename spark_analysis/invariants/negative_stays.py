@@ -21,10 +21,14 @@ __all__ = ["NEGATIVE_STAYS"]
 
 
 def _observe(facts: Facts) -> DataFrame:
+    is_loss, fence = is_kind(Kind.FENCE_LOST, Kind.BK_GC), sf.struct("actor", "seq")
     forgotten = (
-        facts.rare_events.filter(is_kind(Kind.FENCE_LOST, Kind.BK_GC))
+        facts.rare_events.filter(is_loss | is_kind(Kind.FENCE_SET))
         .groupBy(*LEDGER_KEY)
-        .agg(sf.collect_list(sf.struct("actor", "seq")).alias("forgotten"))
+        .agg(
+            sf.collect_list(sf.when(is_loss, fence)).alias("forgotten"),
+            sf.collect_list(sf.when(is_kind(Kind.FENCE_SET), fence)).alias("fences"),
+        )
     )
     decided = (
         facts.rare_events.filter(is_kind(Kind.REC_DECIDE, Kind.FENCE_LOST) & (sf.col("verdict") == "negative"))
@@ -34,14 +38,24 @@ def _observe(facts: Facts) -> DataFrame:
     )
 
     def has_forgotten(copy: Column) -> Column:
-        """Whether the bookie broke its word before it stored: it is not held to it any more."""
+        """Whether the bookie broke its word before it stored: it is not held to it any more.
+
+        Its denial may have been under way when it lost its fence; then it has no other one when the entry is ruled out.
+        """
         return is_true(
             sf.exists(
                 "forgotten",
                 lambda lost: (
                     (lost["actor"] == copy["bookie"])
-                    & (lost["seq"] > sf.col("seq"))
                     & (lost["seq"] < copy["ordinary_seq"])
+                    & ~sf.exists(
+                        "fences",
+                        lambda fence: (
+                            (fence["actor"] == copy["bookie"])
+                            & (fence["seq"] > lost["seq"])
+                            & (fence["seq"] < sf.col("seq"))
+                        ),
+                    )
                 ),
             )
         )
@@ -72,7 +86,7 @@ def _observe(facts: Facts) -> DataFrame:
 NEGATIVE_STAYS: Final = Invariant(
     name="NegativeStays",
     clauses=("E5",),
-    kinds=(*ENTRY_KINDS, *LEDGER_KINDS, Kind.REC_DECIDE, Kind.FENCE_LOST, Kind.BK_GC),
+    kinds=(*ENTRY_KINDS, *LEDGER_KINDS, Kind.REC_DECIDE, Kind.FENCE_SET, Kind.FENCE_LOST, Kind.BK_GC),
     columns=(*ENTRY_COLUMNS, *LEDGER_COLUMNS, "verdict", "bookies"),
     observe=_observe,
 )

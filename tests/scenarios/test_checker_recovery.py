@@ -168,6 +168,26 @@ class TestFences:
         story.event(Kind.FENCE_RESP, "r0", bookie="b2", code=NO_LEDGER, lac=-1, entry=-1)
         assert_holds(story, "D3")
 
+    @pytest.mark.rule("E5")
+    def test_a_fence_that_is_lost_before_the_denial_counts_is_not_held_against_the_bookie(self) -> None:
+        for is_fenced_again in (False, True):
+            story = half_written()
+            story.mark()
+            story.fence("b1", "b2", lac=1)
+            story.ask(2)
+            story.told(2, "b1", "b2", code=DENIED)
+            story.forget_fence("b1")
+            if is_fenced_again:
+                story.fence_set("b1")
+            decided = story.decide(2, "negative", "b1", "b2")
+            story.forget_fence("b2")
+            story.store(2, "b2", sync=False)
+            stored = story.store(2, "b1", sync=False)
+            if is_fenced_again:
+                assert_broken(story, "E5", decided, stored)
+            else:
+                assert_holds(story, "E5")
+
     @pytest.mark.rule("D13")
     def test_a_bookie_that_collected_the_ledger_refuses_what_a_recovery_writes_back(self) -> None:
         story = half_written()

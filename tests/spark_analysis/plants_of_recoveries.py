@@ -292,6 +292,18 @@ def a_bookie_that_has_collected_the_ledger_stores_it(story: Story) -> None:
 
 
 @near_miss("NegativeStays")
+def a_bookie_forgets_its_fence_before_its_denial_counts(story: Story) -> None:
+    story.send(2, "b0", "b1", "b2", lac=1)
+    story.mark()
+    story.fence("b0", "b1", lac=1)
+    story.ask(2, "b0", "b1")
+    story.told(2, "b0", "b1", code=DENIED)
+    story.forget_fence("b0")
+    story.decide(2, "negative", "b0", "b1")
+    story.store(2, "b0")
+
+
+@near_miss("NegativeStays")
 def a_bookie_that_was_not_asked_stores_it(story: Story) -> None:
     story.send(2, "b0", "b1", "b2", lac=1)
     story.mark()
