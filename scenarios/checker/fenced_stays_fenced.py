@@ -15,7 +15,7 @@ __all__ = ["FencedStaysFenced"]
 class _Fence:
     """The fence on one bookie; ``memory_seq`` is the event of a fence that is not durable yet.
 
-    After a crash, or when the ledger was collected, answers of the bookie prove nothing.
+    ``crashed`` says whether it has, or has collected the ledger: what it answers proves nothing then.
     """
 
     __slots__ = ("crashed", "durable_seq", "memory_seq")
@@ -30,8 +30,8 @@ class FencedStaysFenced(Family):
     """Fences are permanent, and bookies that confirm a fence have it (D1, D2, D3, E5).
 
     D1: after FENCE_SET a bookie stores no entry that is not part of a recovery. A durable fence holds for ever,
-    restarts included; one that is not durable yet may go with a crash. With a ledger that the bookie collected its fence goes,
-    and its word about entries: the next add makes the ledger anew.
+    restarts included; one that is not durable yet may go with a crash. A bookie that collected the ledger remembers until it
+    crashes that it was fenced. Then its fence is gone, and its word about entries: the next add makes the ledger anew.
 
     D2: an OK to a fencing read means that the fence is durable. A fence set before a crash may have become durable
     without an event that tells; then nothing is concluded.
@@ -50,6 +50,8 @@ class FencedStaysFenced(Family):
         super().__init__(facts, report)
         self._fences: dict[str, _Fence] = {}
         self._collected: set[str] = set()
+        #: Those that collected the ledger, and have no newer fence.
+        self._dropped: set[str] = set()
         #: Those that lost their fence and have no other one.
         self._without: set[str] = set()
         self._absent: dict[int, dict[str, int]] = {}
@@ -73,12 +75,15 @@ class FencedStaysFenced(Family):
         fence.crashed = False
         self._without.discard(event.actor)
         if not event.fields["durable"]:
+            self._dropped.discard(event.actor)
             fence.memory_seq = event.seq
         elif fence.durable_seq < 0:
             fence.durable_seq = event.seq
 
     def on_crash(self, event: Event) -> None:
-        """A fence that is not durable may be lost."""
+        """A fence that is not durable may be lost, and that of a collected ledger is."""
+        if event.actor in self._dropped:
+            self.on_forgotten(event)
         fence = self._fences.get(event.actor)
         if fence is not None:
             fence.memory_seq = -1
@@ -94,9 +99,9 @@ class FencedStaysFenced(Family):
             deniers.pop(event.actor, None)
 
     def on_gc(self, event: Event) -> None:
-        """The bookie may deny the ledger from now on, and knows of no fence."""
+        """The bookie may deny the ledger from now on."""
         self._collected.add(event.actor)
-        self.on_forgotten(event)
+        self._dropped.add(event.actor)
         fence = self._fences.get(event.actor)
         if fence is not None:
             fence.crashed = True  # what it said before may still be under way

@@ -88,7 +88,7 @@ FORMULAS: Final[Mapping[str, str]] = MappingProxyType(
         "E4": "REC_DECIDE(e, positive)@s of run r => REC_READ_RESP(e, code = 0) to r before s",
         "E5": (
             "REC_DECIDE(e, negative, bookies = B)@s => no BK_STORE(e, recovery = false) after s at a bookie of B, "
-            "unless it has FENCE_LOST or BK_GC between"
+            "unless it loses its fence between"
         ),
         "E6": (
             "META_CAS(close, ok)@s of run r, e from its first recovery read to LE => #{b in ws(e, C): ADD_RESP(e, b, "

@@ -2,7 +2,7 @@
 
 A bookie that made a fence durable stores no ordinary add of that ledger after that, across restarts; one whose fence
 is in memory alone stores none until it crashes. A history may say that a bookie forgot a fence, and one that collected the ledger
-has. Its fence is durable
+and crashed has. Its fence is durable
 before it answers a fencing read with OK. And one that denies an entry to a recovery, by a read that fences or should
 have, is fenced, unless it collected the ledger before.
 
@@ -37,38 +37,22 @@ from spark_analysis.invariants.relations import (
     ENTRY_KINDS,
     LEDGER_COLUMNS,
     LEDGER_KINDS,
-    bookie_crashes,
+    fences,
 )
 
 __all__ = ["FENCED_STAYS_FENCED"]
-
-
-def _fences(facts: Facts) -> DataFrame:
-    """Per ledger and bookie: ``fences`` (``seq``, ``durable``), when one was ``forgotten``, the ledger ``collected``."""
-    seq = sf.col("seq")
-    return (
-        facts.rare_events.filter(is_kind(Kind.FENCE_SET, Kind.FENCE_LOST, Kind.BK_GC))
-        .groupBy(*LEDGER_KEY, sf.col("actor").alias("bookie"))
-        .agg(
-            sf.collect_list(sf.when(is_kind(Kind.FENCE_SET), sf.struct("seq", "durable"))).alias("fences"),
-            sf.collect_list(sf.when(is_kind(Kind.FENCE_LOST, Kind.BK_GC), seq)).alias("forgotten"),
-            sf.min(sf.when(is_kind(Kind.BK_GC), seq)).alias("collected"),
-        )
-        .transform(join_small, bookie_crashes(facts.rare_events), on=("history", "bookie"), how="left")
-        .withColumn("crashes", sf.coalesce("crashes", sf.array().cast("array<bigint>")))
-    )
 
 
 def _where_bookies_record(facts: Facts, answers: DataFrame) -> DataFrame:
     """Those of ``answers`` that are in histories in which bookies recorded a fence, or anything that they store."""
     has_stored = sf.exists("copies", is_stored_copy)
     storing = facts.entries.filter(has_stored).groupBy("history").agg(sf.count("*").alias("stored_there"))
-    fences = (
+    fencing = (
         facts.rare_events.filter(is_kind(Kind.FENCE_SET)).groupBy("history").agg(sf.count("*").alias("fenced_there"))
     )
     return (
         answers.transform(join_small, storing, on=("history",), how="left")
-        .transform(join_small, fences, on=("history",), how="left")
+        .transform(join_small, fencing, on=("history",), how="left")
         .filter(sf.col("stored_there").isNotNull() | sf.col("fenced_there").isNotNull())
     )
 
@@ -79,12 +63,12 @@ def _has_between(seqs: Column, first: Column, end: Column) -> Column:
 
 def _stores(facts: Facts) -> DataFrame:
     """What fenced bookies stored for the old writer, as observations."""
-    fences = (
-        _fences(facts)
+    by_ledger = (
+        fences(facts.rare_events)
         .groupBy(*LEDGER_KEY)
         .agg(sf.collect_list(sf.struct("bookie", "fences", "forgotten", "crashes")).alias("bookies"))
     )
-    judged = join_small(fences, facts.entries, on=LEDGER_KEY, how="left")
+    judged = join_small(by_ledger, facts.entries, on=LEDGER_KEY, how="left")
 
     def fence_of(bookie: Column, store: Column) -> Column:
         """The fences that held on the bookie when it stored."""
@@ -132,7 +116,7 @@ def _answers(facts: Facts) -> DataFrame:
         .select(*LEDGER_KEY, "actor", "run", "kind", "seq", "bookie", "code", "fence", "entry")
         .transform(join_small, started, on=(*LEDGER_KEY, "actor", "run"), how="inner")
         .transform(partial(_where_bookies_record, facts))
-        .transform(join_small, _fences(facts), on=(*LEDGER_KEY, "bookie"), how="left")
+        .transform(join_small, fences(facts.rare_events), on=(*LEDGER_KEY, "bookie"), how="left")
     )
     is_fencing = is_kind(Kind.FENCE_RESP) | sf.col("fence")
     was_set = is_true(sf.exists("fences", lambda fence: fence["seq"] < seq))

@@ -1,7 +1,7 @@
 """NegativeStays: what recovery ruled out stays absent from the bookies whose word it took.
 
 Given that fences hold, this fails only where a bookie denied an entry without being fenced, or lost its fence before
-it was durable. One that collected the ledger is not held to its word any more.
+it was durable. One that collected the ledger and crashed is not held to its word any more.
 """
 
 from __future__ import annotations
@@ -15,20 +15,16 @@ from scenarios.history import Kind
 from spark_analysis.invariants.base import Invariant
 from spark_analysis.invariants.expressions import ENTRY_KEY, LEDGER_KEY, is_kind, is_true, join_small, observed, tell
 from spark_analysis.invariants.facts import Facts
-from spark_analysis.invariants.relations import ENTRY_COLUMNS, ENTRY_KINDS, LEDGER_COLUMNS, LEDGER_KINDS
+from spark_analysis.invariants.relations import ENTRY_COLUMNS, ENTRY_KINDS, LEDGER_COLUMNS, LEDGER_KINDS, fences
 
 __all__ = ["NEGATIVE_STAYS"]
 
 
 def _observe(facts: Facts) -> DataFrame:
-    is_loss, fence = is_kind(Kind.FENCE_LOST, Kind.BK_GC), sf.struct("actor", "seq")
     forgotten = (
-        facts.rare_events.filter(is_loss | is_kind(Kind.FENCE_SET))
+        fences(facts.rare_events)
         .groupBy(*LEDGER_KEY)
-        .agg(
-            sf.collect_list(sf.when(is_loss, fence)).alias("forgotten"),
-            sf.collect_list(sf.when(is_kind(Kind.FENCE_SET), fence)).alias("fences"),
-        )
+        .agg(sf.collect_list(sf.struct("bookie", "forgotten", "fences")).alias("fenced"))
     )
     decided = (
         facts.rare_events.filter(is_kind(Kind.REC_DECIDE, Kind.FENCE_LOST) & (sf.col("verdict") == "negative"))
@@ -42,20 +38,18 @@ def _observe(facts: Facts) -> DataFrame:
 
         Its denial may have been under way when it lost its fence; then it has no other one when the entry is ruled out.
         """
+        decided_at, stored_at = sf.col("seq"), copy["ordinary_seq"]
+
+        def is_lost(bookie: Column, lost: Column) -> Column:
+            is_fenced_again = sf.exists(bookie["fences"], lambda fence: fence["seq"].between(lost, decided_at))
+            return (lost < stored_at) & ~is_fenced_again
+
         return is_true(
             sf.exists(
-                "forgotten",
-                lambda lost: (
-                    (lost["actor"] == copy["bookie"])
-                    & (lost["seq"] < copy["ordinary_seq"])
-                    & ~sf.exists(
-                        "fences",
-                        lambda fence: (
-                            (fence["actor"] == copy["bookie"])
-                            & (fence["seq"] > lost["seq"])
-                            & (fence["seq"] < sf.col("seq"))
-                        ),
-                    )
+                "fenced",
+                lambda bookie: (
+                    (bookie["bookie"] == copy["bookie"])
+                    & sf.exists(bookie["forgotten"], lambda lost: is_lost(bookie, lost))
                 ),
             )
         )
@@ -86,7 +80,7 @@ def _observe(facts: Facts) -> DataFrame:
 NEGATIVE_STAYS: Final = Invariant(
     name="NegativeStays",
     clauses=("E5",),
-    kinds=(*ENTRY_KINDS, *LEDGER_KINDS, Kind.REC_DECIDE, Kind.FENCE_SET, Kind.FENCE_LOST, Kind.BK_GC),
+    kinds=(*ENTRY_KINDS, *LEDGER_KINDS, Kind.REC_DECIDE, Kind.FENCE_SET, Kind.FENCE_LOST, Kind.BK_GC, Kind.BK_CRASH),
     columns=(*ENTRY_COLUMNS, *LEDGER_COLUMNS, "verdict", "bookies"),
     observe=_observe,
 )

@@ -34,6 +34,7 @@ __all__ = [
     "LEDGER_KINDS",
     "bookie_crashes",
     "entries",
+    "fences",
     "first_sends",
     "ledgers",
 ]
@@ -57,6 +58,41 @@ def bookie_crashes(rare: DataFrame) -> DataFrame:
         rare.filter(is_kind(Kind.BK_CRASH))
         .groupBy("history", sf.col("actor").alias("bookie"))
         .agg(sf.collect_list("seq").alias("crashes"))
+    )
+
+
+def fences(rare: DataFrame) -> DataFrame:
+    """What became of the fence of each ledger on each bookie.
+
+    ``fences`` are events with ``seq`` and ``durable``; ``crashes`` those of the bookie; ``collected`` is the first time that it
+    collected the ledger, and ``forgotten`` are the times at which it lost a fence. A bookie that collected the ledger remembers
+    until it crashes that it was fenced.
+    """
+    seq = sf.col("seq")
+    told = (
+        rare.filter(is_kind(Kind.FENCE_SET, Kind.FENCE_LOST, Kind.BK_GC))
+        .groupBy(*LEDGER_KEY, sf.col("actor").alias("bookie"))
+        .agg(
+            sf.collect_list(sf.when(is_kind(Kind.FENCE_SET), sf.struct("seq", "durable"))).alias("fences"),
+            sf.collect_list(sf.when(is_kind(Kind.FENCE_LOST), seq)).alias("lost"),
+            sf.collect_list(sf.when(is_kind(Kind.BK_GC), seq)).alias("collections"),
+        )
+        .transform(join_small, bookie_crashes(rare), on=("history", "bookie"), how="left")
+        .withColumn("crashes", sf.coalesce("crashes", sf.array().cast("array<bigint>")))
+    )
+
+    def is_of_collected(crash: Column) -> Column:
+        return sf.exists(
+            "collections",
+            lambda drop: (
+                (drop < crash)
+                & ~sf.exists("fences", lambda fence: ~fence["durable"] & fence["seq"].between(drop, crash))
+            ),
+        )
+
+    return told.select(
+        *(*LEDGER_KEY, "bookie", "fences", "crashes", sf.array_min("collections").alias("collected")),
+        sf.concat("lost", sf.filter("crashes", is_of_collected)).alias("forgotten"),
     )
 
 

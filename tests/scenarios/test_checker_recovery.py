@@ -205,17 +205,19 @@ class TestFences:
 
     @pytest.mark.rule("D1")
     @pytest.mark.rule("E5")
-    def test_with_a_collected_ledger_goes_its_fence(self) -> None:
-        """The ledger was deleted. Its old writer knows nothing of that, and the bookie nothing of the ledger."""
+    def test_with_a_collected_ledger_goes_its_fence_when_the_bookie_crashes(self) -> None:
+        """The ledger was deleted. Its old writer knows nothing of that, and a bookie nothing of the ledger any more."""
         story = half_written()
         story.mark()
         story.fence("b1", "b2", lac=1)
         story.rule_out(2, "b1", "b2")
         story.cas("delete", "admin")
         story.event(Kind.BK_GC, "b1")
+        story.crash("b1")
         story.store(2, "b1")
         assert_holds(story, "D1")
         assert_holds(story, "E5")
+        story.event(Kind.BK_GC, "b2")
         stored = story.store(2, "b2", sync=False)
         assert_broken(story, "D1", stored)
 

@@ -193,7 +193,18 @@ def stored_after_the_fence_was_forgotten(story: Story) -> None:
 
 
 @near_miss("FencedStaysFenced")
-def stored_after_the_bookie_had_collected_the_ledger(story: Story) -> None:
+def stored_after_the_bookie_had_collected_the_ledger_and_crashed(story: Story) -> None:
+    story.send(2, "b0", "b1", "b2", lac=1)
+    story.mark()
+    story.fence_set("b1")
+    story.cas("delete", "r0")
+    story.event(Kind.BK_GC, "b1")
+    story.crash("b1")
+    story.store(2, "b1")
+
+
+@plant("FencedStaysFenced", "bookie b1 was fenced (event ")
+def stored_although_the_bookie_remembers_what_it_collected(story: Story) -> None:
     story.send(2, "b0", "b1", "b2", lac=1)
     story.mark()
     story.fence_set("b1")

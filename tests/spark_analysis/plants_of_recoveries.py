@@ -288,6 +288,7 @@ def a_bookie_that_has_collected_the_ledger_stores_it(story: Story) -> None:
     story.decide(2, "negative", "b0", "b1")
     story.cas("delete", "r0")
     story.event(Kind.BK_GC, "b0")
+    story.crash("b0")
     story.store(2, "b0")
 
 
