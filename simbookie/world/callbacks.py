@@ -1,4 +1,4 @@
-"""What a virtual-time loop schedules: callbacks, timers, futures and tasks that know whose they are and have definite hashes.
+"""What a virtual-time loop schedules: callbacks, futures and tasks that know whose they are and have definite hashes.
 
 asyncio keeps tasks and futures in sets, which are walked through in the order of the hashes. An ordinary hash is an address and
 differs from run to run, so here it is a number that the loop counts.
@@ -7,46 +7,23 @@ differs from run to run, so here it is a number that the loop counts.
 from __future__ import annotations
 
 import asyncio
-from asyncio import Handle, TimerHandle
+from asyncio import TimerHandle
 from collections.abc import Coroutine
 from contextvars import Context, copy_context
 from typing import Any, TypeVar
 
 from simbookie.world.process import Process, ProcessState, current_process
 
-__all__ = ["NumberedFuture", "NumberedTask", "OwnedHandle", "OwnedTimer", "described", "owner_of"]
+__all__ = ["NumberedFuture", "NumberedTask", "OwnedHandle", "described", "owner_of"]
 
 T = TypeVar("T")
 
 
-class OwnedHandle(Handle):
-    """A callback, and whose it is."""
+class OwnedHandle(TimerHandle):
+    """A callback, soon or at a time, and whose it is.
 
-    __slots__ = ("process",)
-
-    process: Process | None
-    _context: Context
-    _callback: Any
-    _args: Any
-    # Of the debug mode, which there is not.
-    _repr = _source_traceback = None
-
-    def __init__(
-        self, callback: object, args: tuple[Any, ...], loop: asyncio.AbstractEventLoop, context: Context | None
-    ) -> None:
-        # The fields of the base, without its questions: one of these is made for every callback.
-        if context is None:
-            context = copy_context()
-        self._context = context
-        self._loop = loop
-        self._callback = callback
-        self._args = args
-        self._cancelled = False
-        self.process = context.get(current_process)
-
-
-class OwnedTimer(TimerHandle):
-    """A callback at a time."""
+    One class for both: the interpreter finds attributes faster where all objects that pass are of one class.
+    """
 
     __slots__ = ("process",)
 
@@ -56,17 +33,21 @@ class OwnedTimer(TimerHandle):
     _args: Any
     _cancelled: bool
     _loop: asyncio.AbstractEventLoop
+    _when: float | None
+    #: Whether it is among the loop's timers.
     _scheduled: bool
-    _repr = _source_traceback = None  # as above
+    # Of the debug mode, which there is not.
+    _repr = _source_traceback = None
 
     def __init__(
         self,
-        when: float,
         callback: object,
         args: tuple[Any, ...],
         loop: asyncio.AbstractEventLoop,
         context: Context | None,
+        when: float | None = None,
     ) -> None:
+        # The fields of the base, without its questions: one of these is made for every callback.
         if context is None:
             context = copy_context()
         self._context = context
@@ -75,7 +56,7 @@ class OwnedTimer(TimerHandle):
         self._args = args
         self._cancelled = False
         self._when = when
-        self._scheduled = True
+        self._scheduled = when is not None
         self.process = context.get(current_process)
 
     def cancel(self) -> None:

@@ -375,7 +375,7 @@ class SimulatedMetadataStore:
 
     def _send_on(self, sent: _Call[Any], latency_s: float) -> None:
         self._last_arrival = max(self._loop.time() + latency_s, self._last_arrival)
-        self._loop.deliver_at(self._last_arrival, self._calls, self._arrive, sent, context=self._context)
+        self._loop.deliver_at(self._last_arrival, self._calls, self._arrive, (sent,), self._context)
 
     def _arrive(self, sent: _Call[Any]) -> None:
         """A call reaches the service."""
@@ -419,9 +419,7 @@ class SimulatedMetadataStore:
 
     def _answer_on(self, sent: _Call[Any], result: Any, error: Exception | None) -> None:
         self._last_answer = max(self._loop.time() + sent.answer_latency_s, self._last_answer)
-        self._loop.deliver_at(
-            self._last_answer, self._answers, self._answer, sent, result, error, context=self._context
-        )
+        self._loop.deliver_at(self._last_answer, self._answers, self._answer, (sent, result, error), self._context)
 
     def _answer(self, sent: _Call[Any], result: Any, error: Exception | None) -> None:
         """The answer reaches the client."""
@@ -465,7 +463,7 @@ class SimulatedMetadataStore:
             self._loop.call_at(watch.arrives_at, self._report, watch, value, context=self._context)
             return
         self._last_answer = max(self._loop.time() + latency_s, self._last_answer)
-        self._loop.deliver_at(self._last_answer, self._answers, self._report, watch, value, context=self._context)
+        self._loop.deliver_at(self._last_answer, self._answers, self._report, (watch, value), self._context)
 
     def _report(self, watch: _Watch, value: Any) -> None:
         """News reach the client, or wait until they can; then only the last of them count."""

@@ -22,11 +22,12 @@ Streams of bytes over the same links have all of these but congestion; :mod:`sim
 
 from __future__ import annotations
 
-from asyncio import TimerHandle
 from collections.abc import Callable
 from contextvars import Context
+from functools import partial
 from typing import Final, Protocol
 
+from simbookie.world.attempt import Attempt
 from simbookie.world.calls import size_of
 from simbookie.world.connection_end import ConnectionEnd
 from simbookie.world.faults import Action, Delay, Duplicate, Fate, Interception, Interceptions, Interrupt, Match
@@ -64,64 +65,6 @@ class Layer(Protocol):
     def half_open(self, host: str, other: str) -> int:
         """Have ``host`` alone take its connections with ``other`` for broken; returns how many there were."""
         ...
-
-
-class _Attempt:
-    """An attempt to connect, until it succeeds, is refused or given up."""
-
-    def __init__(
-        self,
-        network: Network,
-        process: Process,
-        host: str,
-        on_open: Callable[[ConnectionEnd], None],
-        on_refused: Callable[[], None],
-    ) -> None:
-        self.process = process
-        self.host = host
-        #: Both ends, once somebody has accepted.
-        self.ends: tuple[ConnectionEnd, ConnectionEnd] | None = None
-        self.is_over = False
-        self._is_open = False
-        self._network = network
-        self._on_open = on_open
-        self._on_refused = on_refused
-        self._retry: TimerHandle | None = None
-
-    def knock(self, retry_s: float) -> None:
-        """Ask for a connection, and again after ``retry_s`` without an answer."""
-        if self.is_over or not self.process.is_alive:
-            return
-        network = self._network
-        network.signal(network.link(self.process.host_name, self.host), network.establish, self)
-        self._retry = network.loop.call_later(retry_s, self.knock, 2 * retry_s, context=network.context)
-
-    def opened(self, end: ConnectionEnd) -> None:
-        """The other side has accepted."""
-        if self._is_open:
-            return  # it said so before
-        if end.is_closed:
-            self.refused()
-        elif self.is_over or not self.process.is_alive:
-            self._network.close_end(end)
-        else:
-            self._is_open = True
-            self.give_up()
-            self._network.opened(end)
-            self._network.loop.enter(self.process, self._on_open, end)
-
-    def refused(self) -> None:
-        """The other side has refused."""
-        if not self.is_over:
-            self.give_up()
-            self._network.counters.refused += 1
-            self._network.loop.enter(self.process, self._on_refused)
-
-    def give_up(self) -> None:
-        """Try no more and call nothing. Idempotent."""
-        self.is_over = True
-        if self._retry is not None:
-            self._retry.cancel()
 
 
 class Network:
@@ -253,11 +196,11 @@ class Network:
         ``on_open`` gets the established connection. ``on_refused`` is called where nothing listens. Where the network or the
         machine is silent neither is called, though the attempt is repeated: the caller sets the limit.
         """
-        attempt = _Attempt(self, process, host, on_open, on_refused)
+        attempt = Attempt(self, process, host, on_open, on_refused)
         attempt.knock(_CONNECT_RETRY_S)
         return attempt.give_up
 
-    def establish(self, attempt: _Attempt) -> None:
+    def establish(self, attempt: Attempt) -> None:
         """Answer an attempt to connect that has arrived; called by the attempt."""
         listener = self._listeners.get(attempt.host)
         if attempt.host in self._powered_off or attempt.is_over:
@@ -330,43 +273,51 @@ class Network:
         counters.sent += 1
         config = link.config or self.config
         latency = config.latency_s + config.jitter_s * random()
-        slow, luck, copy_latency = random(), random(), config.latency_s + config.jitter_s * random()
+        slow, luck, copy = random(), random(), random()
         if slow < config.slow_probability:
             latency += config.slow_s * (slow / config.slow_probability)
-        action: Action | None = None
+        action = None
         if self._at_departure.made:
-            action = self.intercepted(link, message, lambda: self._send_on(link, end, message, latency))
-            sender = end.peer
-            if isinstance(action, Interrupt):
-                action.act()
-                return
-            if action is _DROP or action is _HOLD or (sender is not None and sender.process.state is KILLED):
+            action = self._leaves(link, end, message, latency)
+            if action is _DROP:
                 return
         if link.blocked:
             self._stop(link, end, message, latency)
             return
-        copies = 0
-        if action is None:
-            if luck < config.loss_probability:
-                counters.lost += 1
-                return
-            copies = int(luck >= 1 - config.duplicate_probability)
-        elif isinstance(action, Duplicate):
-            copies = action.copies
-        if isinstance(action, Delay):
+        if action is None and luck < config.loss_probability:
+            counters.lost += 1
+            return
+        loop = self.loop
+        if action is not None and isinstance(action, Delay):
             counters.delayed += 1
-            self.loop.call_later(latency + action.seconds, self._arrive, link, end, message, context=self.context)
+            loop.call_later(latency + action.seconds, self._arrive, (link, end, message), context=self.context)
         else:  # as _schedule(), whose call every message would cost
-            loop, fifo = self.loop, config.fifo
+            fifo = config.fifo
             when = loop.now + latency
             if fifo:
                 when = link.last_arrival = max(when, link.last_arrival)
-            loop.deliver_at(when, link.strand, self._arrive, link, end, message, context=self.context, is_ordered=fifo)
+            parcel = link, end, message
+            loop.deliver_at(when, link.strand, self._arrive, (parcel,), self.context, is_ordered=fifo)
+        if action is None:
+            if luck >= 1 - config.duplicate_probability:
+                self._send_copies(1, latency, config.latency_s + config.jitter_s * copy, (link, end, message))
+        elif isinstance(action, Duplicate):
+            self._send_copies(action.copies, latency, config.latency_s + config.jitter_s * copy, (link, end, message))
+
+    def _leaves(self, link: Link, end: ConnectionEnd, message: object, latency: float) -> Action | None:
+        """The action for a message that is sent; ``DROP`` also for one that is held, and where it ended the sender."""
+        action = self.intercepted(link, message, partial(self._send_on, link, end, message, latency))
+        if isinstance(action, Interrupt):
+            action.act()
+            return _DROP
+        sender = end.peer
+        return _DROP if action is _HOLD or (sender is not None and sender.process.state is KILLED) else action
+
+    def _send_copies(self, copies: int, latency: float, copy_latency: float, parcel: _Parcel) -> None:
+        """Have copies arrive one after the other, the first one so long after the message."""
         for number in range(1, copies + 1):
-            counters.duplicated += 1
-            self.loop.call_later(
-                latency + number * copy_latency, self._arrive, link, end, message, context=self.context
-            )
+            self.counters.duplicated += 1
+            self.loop.call_later(latency + number * copy_latency, self._arrive, parcel, context=self.context)
 
     def _schedule(
         self, latency: float, arrive: Callable[[Link, ConnectionEnd, object], None], *parcel: *_Parcel
@@ -377,7 +328,7 @@ class Network:
         fifo = (link.config or self.config).fifo
         if fifo:
             when = link.last_arrival = max(when, link.last_arrival)
-        loop.deliver_at(when, link.strand, arrive, *parcel, context=self.context, is_ordered=fifo)
+        loop.deliver_at(when, link.strand, arrive, parcel, self.context, is_ordered=fifo)
 
     def _intercepted(
         self, interceptions: Interceptions[Action], link: Link, message: object, send_on: Callable[[], None]
@@ -404,21 +355,12 @@ class Network:
     def _stop(self, link: Link, end: ConnectionEnd, message: object, latency: float) -> None:
         self.counters.blocked += 1
         if link.keep:
-            link.waiters.append(lambda: self._send_on(link, end, message, latency))
+            link.waiters.append(partial(self._send_on, link, end, message, latency))
 
-    def _arrive(self, link: Link, end: ConnectionEnd, message: object) -> None:
-        if self._at_arrival.made:
-            action = self._intercepted(self._at_arrival, link, message, lambda: self._send_on(link, end, message, 0.0))
-            if action is _DROP or action is _HOLD:
-                return
-            if isinstance(action, Delay):
-                self.counters.delayed += 1
-                self.loop.call_later(action.seconds, self._deliver, link, end, message, context=self.context)
-                return
-            if isinstance(action, Duplicate):
-                self.counters.duplicated += action.copies
-                for _ in range(action.copies):
-                    self._deliver(link, end, message)
+    def _arrive(self, parcel: _Parcel) -> None:
+        link, end, message = parcel
+        if self._at_arrival.made and not self._comes_in(link, end, message):
+            return
         process = end.process
         is_plain = (
             link.cut_after is None and link.read_rate is None and not (link.read_until or link.blocked or end.is_cut)
@@ -430,6 +372,21 @@ class Network:
                 process.base.copy().run(on_message, message)
         else:
             self._deliver(link, end, message)
+
+    def _comes_in(self, link: Link, end: ConnectionEnd, message: object) -> bool:
+        """Whether a message that has arrived goes on to its end now; copies of it go first."""
+        action = self._intercepted(self._at_arrival, link, message, partial(self._send_on, link, end, message, 0.0))
+        if action is _DROP or action is _HOLD:
+            return False
+        if isinstance(action, Delay):
+            self.counters.delayed += 1
+            self.loop.call_later(action.seconds, self._deliver, link, end, message, context=self.context)
+            return False
+        if isinstance(action, Duplicate):
+            self.counters.duplicated += action.copies
+            for _ in range(action.copies):
+                self._deliver(link, end, message)
+        return True
 
     def _deliver(self, link: Link, end: ConnectionEnd, message: object) -> None:
         if link.blocked:
@@ -495,4 +452,4 @@ class Network:
             if not link.blocked:
                 callback(*args)
 
-        self.loop.deliver_at(when, link.strand, arrive, context=self.context, is_ordered=config.fifo)
+        self.loop.deliver_at(when, link.strand, arrive, (), self.context, is_ordered=config.fifo)

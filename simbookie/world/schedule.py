@@ -24,7 +24,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from simbookie.world.callbacks import OwnedTimer
+from simbookie.world.callbacks import OwnedHandle
 
 if TYPE_CHECKING:
     from simbookie.world.process import Process
@@ -53,7 +53,7 @@ class Strand:
         return f"<Strand {self.name}, {len(self.waiting)} waiting>"
 
 
-class StrandTimer(OwnedTimer):
+class StrandTimer(OwnedHandle):
     """A thing in a strand that happens at a time, or later. ``due`` is when it would without a schedule."""
 
     __slots__ = ("due", "strand")
@@ -62,7 +62,7 @@ class StrandTimer(OwnedTimer):
     strand: Strand
 
 
-class WakeTimer(OwnedTimer):
+class WakeTimer(OwnedHandle):
     """The end of a late process's wait."""
 
     __slots__ = ()
@@ -136,7 +136,7 @@ class Schedule:
         return max(now, coming[passes - 1][0])
 
 
-def _strand_of(timer: OwnedTimer) -> str:
+def _strand_of(timer: OwnedHandle) -> str:
     if isinstance(timer, StrandTimer):
         return timer.strand.name
     return timer.process.host_name if timer.process is not None else ""

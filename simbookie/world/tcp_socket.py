@@ -300,7 +300,7 @@ class Socket:
             return
         when = self._arrival_time(0 if piece is None else len(piece))
         network = self._tcp.network
-        network.loop.deliver_at(when, self._strand, self._arrive, number, piece, context=network.context)
+        network.loop.deliver_at(when, self._strand, self._arrive, (number, piece), network.context)
 
     def _arrival_time(self, size: int) -> float:
         tcp, link, random = self._tcp, self.link, self._random
