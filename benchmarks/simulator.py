@@ -188,7 +188,7 @@ def unrecorded() -> Iterator[None]:
     record = HistoryWriter.record
 
     def count(self: HistoryWriter, kind: str, actor: str, ledger: int = -1, /, **fields: Any) -> None:
-        event: Event = tuple.__new__(Event, (self.events, 0, actor, kind, ledger, fields))
+        event = Event(self.events, 0, actor, kind, ledger, fields)
         self.events += 1
         self.tell(event)
 

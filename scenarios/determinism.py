@@ -125,8 +125,8 @@ def is_same_event(one: Event, other: Event) -> bool:
     if one == other:
         return True
     shared = one.fields.keys() & other.fields.keys()
-    return one._replace(fields={name: one.fields[name] for name in shared}) == other._replace(
-        fields={name: other.fields[name] for name in shared}
+    return replace(one, fields={name: one.fields[name] for name in shared}) == replace(
+        other, fields={name: other.fields[name] for name in shared}
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import ndiff
 from itertools import islice, zip_longest
 from pathlib import Path
@@ -67,7 +67,7 @@ def where_they_part(one: Path, other: Path, *, context: int = CONTEXT, times: bo
 
 
 def _is_same(one: Event, other: Event, *, times: bool) -> bool:
-    return is_same_event(one, other if times else other._replace(time_us=one.time_us))
+    return is_same_event(one, other if times else replace(other, time_us=one.time_us))
 
 
 def _and_more(first: Event | None, rest: Iterator[Event], context: int) -> tuple[Event, ...]:

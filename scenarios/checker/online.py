@@ -328,10 +328,9 @@ class OnlineChecker:
         all_routes = self._routes
         for event in events:
             self.events += 1
-            _, _, _, kind, ledger_id, fields = event
-            essential, handlers = all_routes[ledger_id][kind]
+            essential, handlers = all_routes[event.ledger][event.kind]
             try:
-                is_known = None not in essential(fields)
+                is_known = None not in essential(event.fields)
             except KeyError:  # of another version of the vocabulary
                 is_known = False
             if not is_known:

@@ -68,7 +68,7 @@ def merge(parts: Sequence[Part], sources: Mapping[str, str]) -> Merged:
     for place in _ordered(named, before):
         event = numbers.numbered(_at(named, place))
         now = max(event.time_us, merged.events[-1].time_us if merged.events else 0)
-        merged.events.append(event._replace(seq=len(merged.events), time_us=now))
+        merged.events.append(replace(event, seq=len(merged.events), time_us=now))
     return merged
 
 
@@ -80,7 +80,7 @@ def _named(event: Event, sources: Mapping[str, str]) -> Event:
     if event.kind not in _WITH_SOURCE:
         return event
     source = event.fields["source"]
-    return event._replace(fields={**event.fields, "source": sources.get(source, source)})
+    return replace(event, fields={**event.fields, "source": sources.get(source, source)})
 
 
 def _ordered(parts: Sequence[Part], before: Mapping[Place, Sequence[Place]]) -> Iterator[Place]:
@@ -215,10 +215,10 @@ class _Numbers:
             same = self._under_way[_bookie_key(event)]
             number = next(iter(same)) if len(same) == 1 else None
             self._taken_up[_bookie_key(event)].append(number)
-            return event._replace(fields={**event.fields, "request": number})
+            return replace(event, fields={**event.fields, "request": number})
         elif kind == Kind.BK_ANSWER:
             waiting = self._taken_up[_bookie_key(event)]
             number = waiting[0] if len(waiting) == 1 else None
             del waiting[:1]
-            return event._replace(fields={**event.fields, "request": number})
+            return replace(event, fields={**event.fields, "request": number})
         return event

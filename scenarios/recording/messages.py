@@ -16,12 +16,21 @@ from collections import deque
 from collections.abc import Callable
 from functools import lru_cache
 from itertools import count
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from bkclient.errors import Code
 from bkclient.transport.base import BookieTransport, ReplyHandler
 from bkclient.transport.wrapping import WrappingTransport
-from bkclient.wire.messages import LAST_ENTRY, AddRequest, ReadRequest, Request, Response, Status, code_for_status
+from bkclient.wire.messages import (
+    LAST_ENTRY,
+    AddRequest,
+    Operation,
+    ReadRequest,
+    Request,
+    Response,
+    Status,
+    code_for_status,
+)
 from scenarios.history import HistoryWriter, Kind
 
 __all__ = ["IdentifiedTransport", "RequestNumbers", "RequestRecorder", "host_of", "operation_of"]
@@ -134,18 +143,9 @@ class IdentifiedTransport(WrappingTransport):
         self.inner.submit(bookie_id, request, ended)
 
 
-class _Arrival(NamedTuple):
-    """A request that has arrived. A tuple, because one is made for every request."""
+_Arrival = tuple[str, int, str, int, int | None, Operation]
+"""A request that has arrived: its source, ledger, what it is, entry, number, and the operation that bookies know it by."""
 
-    source: str
-    request: Request
-    operation: str
-    entry: int
-    number: int | None
-
-
-#: Makes an arrival of its values in order, without a call of Python's.
-_new: Final[Any] = tuple.__new__
 # Every request asks for these, and members of an enumeration take longer to find.
 _BK_RECV: Final = Kind.BK_RECV
 _BK_ANSWER: Final = Kind.BK_ANSWER
@@ -161,7 +161,7 @@ class RequestRecorder:
         self._messages = messages
         self._actor = bookie_id
 
-    def request_arrived(self, request: Request, source: str) -> Any:
+    def request_arrived(self, request: Request, source: str) -> _Arrival | None:
         """Record BK_RECV."""
         operation = operation_of(request)
         if not operation:
@@ -170,21 +170,21 @@ class RequestRecorder:
         client, bookie, ledger_id, entry = host_of(source), self._actor, asked.ledger_id, asked.entry_id
         number = self._messages.arrived((client, bookie, operation, ledger_id, entry), request)
         self._record(_BK_RECV, bookie, ledger_id, source=client, request=number, operation=operation, entry=entry)
-        return _new(_Arrival, (client, request, operation, entry, number))
+        return client, ledger_id, operation, entry, number, request.operation
 
-    def request_answered(self, arrival: Any, status: Status) -> None:
+    def request_answered(self, arrival: _Arrival | None, status: Status) -> None:
         """Record BK_ANSWER."""
         if arrival is None:
             return
-        request = arrival.request
-        code = _CODE_OK if status is _OK else int(code_for_status(status, request.operation))
+        source, ledger_id, operation, entry, number, asked = arrival
+        code = _CODE_OK if status is _OK else int(code_for_status(status, asked))
         self._record(
             _BK_ANSWER,
             self._actor,
-            request.ledger_id,
-            source=arrival.source,
-            request=arrival.number,
-            operation=arrival.operation,
-            entry=arrival.entry,
+            ledger_id,
+            source=source,
+            request=number,
+            operation=operation,
+            entry=entry,
             code=code,
         )

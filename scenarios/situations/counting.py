@@ -106,16 +106,15 @@ class Situations:
         """Take in the next events: faster than one by one."""
         routes, ledgers, moment = self._routes, self._facts.ledgers, self._moment
         for event in events:
-            _, _, actor, kind, ledger_id, fields = event
-            route = routes.get(kind)
+            route = routes.get(event.kind)
             if route is None:
                 continue
             values_of, of_kind, asked, take = route
-            ledger = ledgers[ledger_id]
+            ledger, fields = ledgers[event.ledger], event.fields
             if values_of is not None:
                 asked = of_kind[values_of(fields)]
             if asked:
-                moment.event, moment.fields, moment.ledger, moment.actor = event, fields, ledger, actor
+                moment.event, moment.fields, moment.ledger, moment.actor = event, fields, ledger, event.actor
                 if "entry" in fields:
                     moment.entry = fields["entry"]
                 for name, is_met in asked:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import groupby, repeat
+from itertools import groupby, repeat, starmap
 from operator import attrgetter
 from typing import Any, Final
 from uuid import uuid4
@@ -166,7 +166,7 @@ def _events(kind: str, rows: pa.Table) -> list[Event]:
     common = (rows[name].to_pylist() for name in ("seq", "time_us", "actor"))
     told = zip(*(_values(rows, name) for name in names), strict=True) if names else repeat((), rows.num_rows)
     fields = [dict(zip(names, values, strict=False)) for values in told]  # as many as names
-    return list(map(Event._make, zip(*common, repeat(kind), rows["ledger"].to_pylist(), fields, strict=False)))
+    return list(starmap(Event, zip(*common, repeat(kind), rows["ledger"].to_pylist(), fields, strict=False)))
 
 
 def _begin(found: dict[str, _Part], rows: pa.Table) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,7 @@ def test_histories_with_the_same_events_do_not_part(tmp_path: Path, story: Story
 
 def test_the_first_event_that_differs_is_shown_with_those_around_it(tmp_path: Path, story: Story) -> None:
     one = told(tmp_path / "one.bkh", story.events)
-    changed = [event._replace(actor="b9") if event.seq == 9 else event for event in story.events]
+    changed = [replace(event, actor="b9") if event.seq == 9 else event for event in story.events]
     found = where_they_part(one, told(tmp_path / "other.bkh", changed), context=3)
     assert not found.is_same
     assert found.shared == 9
@@ -63,7 +64,7 @@ def test_a_history_that_ends_before_the_other_parts_there(tmp_path: Path, story:
 
 def test_times_are_compared_unless_told_otherwise(tmp_path: Path, story: Story) -> None:
     one = told(tmp_path / "one.bkh", story.events)
-    later = [event._replace(time_us=event.time_us + event.seq // 5) for event in story.events]
+    later = [replace(event, time_us=event.time_us + event.seq // 5) for event in story.events]
     other = told(tmp_path / "other.bkh", later)
     assert where_they_part(one, other).shared == 5
     assert where_they_part(one, other, times=False).is_same

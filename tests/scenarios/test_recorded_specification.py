@@ -6,6 +6,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -123,7 +124,7 @@ def changed(kind: Kind, number: int, holds: dict[str, Any], **fields: Any) -> Ta
             if not is_like or seen != number + 1:
                 yield event
             elif fields:
-                yield event._replace(fields={**event.fields, **fields})
+                yield replace(event, fields={**event.fields, **fields})
 
     return tamper
 
@@ -198,7 +199,7 @@ def as_processes(events: Iterable[Event]) -> list[Event]:
             lives[event.actor] += event.kind == Kind.BK_CRASH
             continue
         is_at_bookie = event.kind in {Kind.BK_RECV, Kind.BK_ANSWER}
-        recorded = event._replace(fields={**event.fields, "request": None}) if is_at_bookie else event
+        recorded = replace(event, fields={**event.fields, "request": None}) if is_at_bookie else event
         parts.setdefault((event.actor, 1 + lives[event.actor]), []).append(recorded)
     lived = [Part(actor, part, life) for (actor, life), part in parts.items()]
     return merge([Part("director", director), *lived], {}).events

@@ -193,7 +193,7 @@ def odd_files(folder: Path) -> None:
     described = header.unpack()
     (folder / "future.bkh").write_bytes(msgpack.packb(described | {"schema_version": 2}) + whole[header.tell() :])
     typed = [
-        event._replace(fields={**event.fields, "entry": "three"}) if "entry" in event.fields else event
+        replace(event, fields={**event.fields, "entry": "three"}) if "entry" in event.fields else event
         for event in bystander().events
     ]
     record(folder / "typed.bkh", events=typed)

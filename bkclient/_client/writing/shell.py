@@ -109,7 +109,7 @@ class WriterShell:
         template = AddTemplate(
             ledger_id=metadata.ledger_id,
             master_key=self.codec.master_key,
-            write_flags=WriteFlags.DEFERRED_SYNC if deferred_sync else WriteFlags.NONE,
+            write_flags=int(WriteFlags.DEFERRED_SYNC) if deferred_sync else 0,  # a number, whose bits take less to test
         )
         self._adds: Final = adds_over(self.admission or core.transport, template, self)
         self.outcomes: Final = AppendOutcomes(metadata.ledger_id, self.loop)
