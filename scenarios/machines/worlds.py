@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Final
 
 from bkclient.protocol.append_options import AppendOptions
+from scenarios.machines.late_writes_world import LateWritesWorld
 from scenarios.machines.options_world import OptionsWorld
 from scenarios.machines.storage_world import StorageWorld
 from scenarios.machines.world import Configuration, MachineWorld
@@ -54,12 +55,13 @@ def _options(
     entries: int = 3,
     options: AppendOptions = _NO_OPTIONS,
     may_disable: bool = False,
+    kind: type[OptionsWorld] = OptionsWorld,
 ) -> NamedWorld:
     e, qw, qa = sizes
     configuration = Configuration(
         e, qw, qa, bookies=bookies, entries=entries, recoveries=1, options=options, may_disable_changes=may_disable
     )
-    return NamedWorld(name, summary, configuration, OptionsWorld)
+    return NamedWorld(name, summary, configuration, kind)
 
 
 def _storage(*sizes: int, bookies: int, entries: int, recoveries: int = 3) -> NamedWorld:
@@ -204,6 +206,15 @@ WORLDS: Final = _by_name(
         entries=4,
         options=_ALL,
         may_disable=True,
+    ),
+    _options("late-writes", "metadata writes are made late, 3/3/2", 3, 3, 2, bookies=4, kind=LateWritesWorld),
+    _options(
+        "late-writes-delayed",
+        "metadata writes are made late, delayed ensemble changes, 2/2/1",
+        *(2, 2, 1),
+        bookies=3,
+        options=_DELAYED,
+        kind=LateWritesWorld,
     ),
     _storage(1, 1, 1, bookies=2, entries=4),
     _storage(2, 2, 2, bookies=3, entries=3),

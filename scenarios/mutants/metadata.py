@@ -156,6 +156,7 @@ METADATA_MUTANTS: Final = (
         name="given-up-change-may-come-later",
         summary="a change of the ensemble is given up although its write has no outcome",
         clauses=("C6",),
+        world="late-writes",
         in_runs=True,
         replaces=(Replacement(MetadataUpdate, "_give_up", lambda _original: MetadataUpdate.fail),),
     ),

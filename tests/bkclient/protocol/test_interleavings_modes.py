@@ -7,19 +7,18 @@ import pytest
 from scenarios.machines.broken import BrokenClause
 from scenarios.machines.options_world import OptionsWorld
 from scenarios.machines.walks import walk
-from scenarios.machines.world import Configuration
-from scenarios.machines.worlds import WORLDS
+from scenarios.machines.worlds import WORLDS, NamedWorld
 from scenarios.mutants import MUTANTS, Mutant
 
-CONFIGURATIONS = {name: named.configuration for name, named in WORLDS.items() if named.kind is OptionsWorld}
+NAMED = {name: named for name, named in WORLDS.items() if issubclass(named.kind, OptionsWorld)}
 #: Defects of the machines that a world with options shows.
-PLANTED = [mutant for mutant in MUTANTS.values() if mutant.world in CONFIGURATIONS]
+PLANTED = [mutant for mutant in MUTANTS.values() if mutant.world in NAMED]
 
 
-def find_violation(configuration: Configuration) -> None:
+def find_violation(named: NamedWorld) -> None:
     """Walk until a guarantee breaks, for so long that only a sound writer gets through."""
     for seed in range(3000):
-        walk(OptionsWorld(configuration), seed, moves=100).settle()
+        walk(named.make(), seed, moves=100).settle()
 
 
 @pytest.mark.rule("W-25")
@@ -27,10 +26,11 @@ def find_violation(configuration: Configuration) -> None:
 @pytest.mark.rule("W-27")
 @pytest.mark.rule("LAC-12")
 @pytest.mark.rule("W-5")
-@pytest.mark.parametrize("name", CONFIGURATIONS)
+@pytest.mark.rule("W-48")
+@pytest.mark.parametrize("name", NAMED)
 def test_the_guarantees_hold_with_every_option_on_random_walks(name: str) -> None:
     for seed in range(150):
-        walk(OptionsWorld(CONFIGURATIONS[name]), seed, moves=150).settle()
+        walk(NAMED[name].make(), seed, moves=150).settle()
 
 
 @pytest.mark.rule("LAC-15")
@@ -38,7 +38,7 @@ def test_the_guarantees_hold_with_every_option_on_random_walks(name: str) -> Non
 def test_walks_with_deferred_sync_reach_every_kind_of_end() -> None:
     ends: set[str] = set()
     for seed in range(300):
-        world = walk(OptionsWorld(CONFIGURATIONS["deferred-3-3-2"]), seed, moves=150)
+        world = walk(OptionsWorld(NAMED["deferred-3-3-2"].configuration), seed, moves=150)
         world.settle()
         metadata, guarantees = world.store.metadata, world.options_guarantees
         if metadata.is_closed:
@@ -60,6 +60,6 @@ def test_walks_with_deferred_sync_reach_every_kind_of_end() -> None:
 @pytest.mark.parametrize("mutant", PLANTED, ids=lambda mutant: mutant.name)
 def test_every_planted_defect_of_an_option_is_found(mutant: Mutant) -> None:
     with mutant.applied(), pytest.raises(BrokenClause) as caught:
-        find_violation(CONFIGURATIONS[mutant.world])
+        find_violation(NAMED[mutant.world])
 
     assert caught.value.clause in mutant.clauses
