@@ -28,7 +28,6 @@ cdef object _window = None
 cdef object _shared = None
 cdef object _sizes = None
 cdef object _open = None
-cdef object _members_of = None
 cdef object _options = None
 cdef object _try_append = None
 cdef object _running_loop = None
@@ -37,10 +36,6 @@ cdef object _future = None
 #: As objects: the constants are numbers where a pointer is asked for.
 cdef object _true = True
 cdef object _false = False
-
-cdef object _last_ensemble = None
-cdef object _last_sizes = None
-cdef list _last_members = []
 
 #: ``(class, name, its functions that are known here)``
 cdef list _known = []
@@ -67,18 +62,17 @@ cdef Py_ssize_t _is_closed_at = 0
 cdef Py_ssize_t _late_at = 0
 cdef Py_ssize_t _lac_at = 0
 cdef Py_ssize_t _lap_at = 0
-cdef Py_ssize_t _ensemble_at = 0
 cdef Py_ssize_t _sizes_at = 0
 cdef Py_ssize_t _write_sets_at = 0
 cdef Py_ssize_t _ensemble_size_at = 0
 
 
-def bind(shell, dict classes, state, members_of, running_loop, known):
+def bind(shell, dict classes, state, running_loop, known):
     """Learn of the classes and the definition; returns the twins by name.
 
     ``state`` is that of a writer that is open, ``known`` the functions on the way.
     """
-    global _shell, _sender, _core, _machine, _adds, _members, _window, _shared, _sizes, _open, _members_of, _try_append
+    global _shell, _sender, _core, _machine, _adds, _members, _window, _shared, _sizes, _open, _try_append
     global _options, _future, _running_loop, _is_closed_at, _late_at, _lac_at, _lap_at, _ensemble_at, _sizes_at, _write_sets_at, _ensemble_size_at
     _sender, _core, _machine, _adds = classes["sender"], classes["core"], classes["machine"], classes["adds"]
     _members, _window, _shared, _sizes = classes["members"], classes["window"], classes["shared"], classes["sizes"]
@@ -114,11 +108,10 @@ def bind(shell, dict classes, state, members_of, running_loop, known):
     _late_at = offset_of(_members, "late")
     _lac_at = offset_of(_adds, "last_add_confirmed")
     _lap_at = offset_of(_adds, "last_add_pushed")
-    _ensemble_at = offset_of(_adds, "ensemble")
     _sizes_at = offset_of(_adds, "sizes")
-    _write_sets_at = offset_of(_sizes, "write_sets")
+    _write_sets_at = offset_of(_adds, "write_sets")
     _ensemble_size_at = offset_of(_sizes, "ensemble_size")
-    _open, _members_of, _try_append, _running_loop = state, members_of, shell.try_append, running_loop
+    _open, _try_append, _running_loop = state, shell.try_append, running_loop
     _known[:] = known
     _classes[:] = list(dict.fromkeys(owner for owner, _, _ in known))
     assert len(_classes) <= MOST_CLASSES, "as many versions are remembered"
@@ -186,16 +179,6 @@ cdef inline int _take(object line, Py_ssize_t size) except -1:
     return 0
 
 
-cdef object _members_at(object ensemble, object sizes, long long place):
-    """The bookies at a place of the write sets; remembered for the ensemble that was asked about last."""
-    global _last_ensemble, _last_sizes
-    if ensemble is not _last_ensemble or sizes is not _last_sizes:
-        write_sets = <tuple?>got(sizes, _write_sets_at)
-        _last_members[:] = [_members_of(ensemble, positions) for positions in write_sets]
-        _last_ensemble, _last_sizes = ensemble, sizes
-    return _last_members[place]
-
-
 def try_append(self, payload):
     """Twin of the definition."""
     cdef Py_ssize_t size
@@ -234,7 +217,7 @@ cdef int _append(object shell, object adds, object entry_id, object payload) exc
     if type(sizes) is not _sizes:
         raise TypeError(f"{type(sizes).__name__} are no quorum sizes")
     place = <long long>entry_id % number(sizes, _ensemble_size_at)
-    bookies = _members_at(got(adds, _ensemble_at), sizes, place)
+    bookies = (<tuple?>got(adds, _write_sets_at))[place]
     codec, sender = got(shell, _shell_at.codec), got(shell, _shell_at.adds)
     last_add_confirmed, length = <object>PyTuple_GET_ITEM(entry, 2), <object>PyTuple_GET_ITEM(entry, 3)
     header = header_of(codec, entry_id, last_add_confirmed, length, payload)

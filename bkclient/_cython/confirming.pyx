@@ -13,6 +13,8 @@ cdef object _changing = None
 cdef object _window = None
 cdef object _shared = None
 cdef object _on_adds_stored = None
+cdef object _on_adds_stored_by = None
+cdef object _acknowledged_by = None
 cdef object _confirm_adds = None
 cdef object _acknowledged = None
 cdef object _complete = None
@@ -46,7 +48,7 @@ cdef object _flushes = None
 
 def bind(shell, check, flushes):
     """Learn of classes and definitions; returns the twins by name."""
-    global _shell, _check, _flushes, _on_adds_stored, _confirm_adds, _flush_waiters_at
+    global _shell, _check, _flushes, _on_adds_stored, _on_adds_stored_by, _confirm_adds, _flush_waiters_at
     _shell_at.check = offset_of(shell, "_check")
     _shell_at.machine = offset_of(shell, "machine")
     _shell_at.stats = offset_of(shell, "_stats")
@@ -57,15 +59,15 @@ def bind(shell, check, flushes):
     _check_at.connections = offset_of(check, "connections")
     _check_at.verified = offset_of(check, "verified")
     _flush_waiters_at = offset_of(flushes, "waiters")
-    _on_adds_stored, _confirm_adds = shell.on_adds_stored, shell.confirm_adds
+    _on_adds_stored, _on_adds_stored_by, _confirm_adds = shell.on_adds_stored, shell.on_adds_stored_by, shell.confirm_adds
     _check, _flushes = check, flushes
     _shell = shell
-    return {"on_adds_stored": on_adds_stored, "confirm_adds": confirm_adds}
+    return {"on_adds_stored": on_adds_stored, "on_adds_stored_by": on_adds_stored_by, "confirm_adds": confirm_adds}
 
 
 def bind_machine(machine, options, members, memory, changing):
     """Learn of classes and definitions; returns the twins by name. ``changing`` is the state in which nothing is completed."""
-    global _machine, _options, _members, _memory, _changing, _acknowledged, _complete, _enforces_at, _memory_at, _unproven_at
+    global _machine, _options, _members, _memory, _changing, _acknowledged, _acknowledged_by, _complete, _enforces_at, _memory_at, _unproven_at
     _machine_at.options = offset_of(machine, "options")
     _machine_at.members = offset_of(machine, "members")
     _machine_at.adds = offset_of(machine, "adds")
@@ -74,10 +76,10 @@ def bind_machine(machine, options, members, memory, changing):
     _enforces_at = offset_of(options, "enforce_fault_domains")
     _memory_at = offset_of(members, "memory")
     _unproven_at = offset_of(memory, "unproven")
-    _acknowledged, _complete = machine.acknowledged, machine._complete
+    _acknowledged, _acknowledged_by, _complete = machine.acknowledged, machine.acknowledged_by, machine._complete
     _options, _members, _memory, _changing = options, members, memory, changing
     _machine = machine
-    return {"acknowledged": acknowledged, "_complete": complete}
+    return {"acknowledged": acknowledged, "acknowledged_by": acknowledged_by, "_complete": complete}
 
 
 def bind_window(window, shared):
@@ -109,6 +111,17 @@ def on_adds_stored(self, bookie_id, entry_ids):
         self.on_defect(error)
 
 
+def on_adds_stored_by(self, bookie_ids, entry_ids):
+    """Twin of the definition."""
+    if not is_a(self, _shell):
+        return _on_adds_stored_by(self, bookie_ids, entry_ids)
+    try:
+        if not got(self, _shell_at.machine).acknowledged_by(bookie_ids, entry_ids):
+            self._tell()
+    except Exception as error:
+        self.on_defect(error)
+
+
 def acknowledged(self, bookie_id, entry_ids):
     """Twin of the definition."""
     if not is_a(self, _machine):
@@ -124,6 +137,20 @@ def acknowledged(self, bookie_id, entry_ids):
         return _acknowledged(self, bookie_id, entry_ids)
     if got(self, _machine_at.adds).acknowledge_all(bookie_id, entry_ids):
         self._complete()
+
+
+def acknowledged_by(self, bookie_ids, entry_ids):
+    """Twin of the definition."""
+    if not is_a(self, _machine) or got(self, _machine_at.state) is _changing:
+        return _acknowledged_by(self, bookie_ids, entry_ids)
+    options = got(self, _machine_at.options)
+    if type(options) is not _options or got(options, _enforces_at) is not False:
+        return _acknowledged_by(self, bookie_ids, entry_ids)
+    done = got(self, _machine_at.adds).take_stored(entry_ids)
+    if done is None:
+        return _acknowledged_by(self, bookie_ids, entry_ids)
+    got(self, _machine_at.ports).confirm_adds(done)
+    return True
 
 
 def complete(self):

@@ -23,9 +23,10 @@ cdef object _entry = None
 cdef object _push = None
 cdef object _acknowledge_all = None
 cdef object _complete = None
+cdef object _take_stored = None
 
 cdef struct AddsSlots:
-    Py_ssize_t sizes, ensemble, defers_lac, head, lac, lap, length, pending
+    Py_ssize_t sizes, ensemble, defers_lac, head, lac, lap, length, pending, failure_codes
 
 cdef struct AddSlots:
     Py_ssize_t entry, acknowledged, failed, has_quorum
@@ -36,7 +37,7 @@ cdef AddSlots _add_at
 
 def bind(adds, add, entry):
     """Learn of the classes and definitions; returns the twins by name."""
-    global _adds, _add, _entry, _push, _acknowledge_all, _complete
+    global _adds, _add, _entry, _push, _acknowledge_all, _complete, _take_stored
     _adds_at.sizes = offset_of(adds, "sizes")
     _adds_at.ensemble = offset_of(adds, "ensemble")
     _adds_at.defers_lac = offset_of(adds, "defers_lac")
@@ -45,14 +46,15 @@ def bind(adds, add, entry):
     _adds_at.lap = offset_of(adds, "last_add_pushed")
     _adds_at.length = offset_of(adds, "length")
     _adds_at.pending = offset_of(adds, "pending")
+    _adds_at.failure_codes = offset_of(adds, "failure_codes")
     _add_at.entry = offset_of(add, "entry")
     _add_at.acknowledged = offset_of(add, "acknowledged")
     _add_at.failed = offset_of(add, "failed")
     _add_at.has_quorum = offset_of(add, "has_quorum")
-    _push, _acknowledge_all, _complete = adds.push, adds.acknowledge_all, adds.complete
+    _push, _acknowledge_all, _complete, _take_stored = adds.push, adds.acknowledge_all, adds.complete, adds.take_stored
     _add, _entry = add, entry
     _adds = adds
-    return {"push": push, "acknowledge_all": acknowledge_all, "complete": complete}
+    return {"push": push, "acknowledge_all": acknowledge_all, "complete": complete, "take_stored": take_stored}
 
 
 def push(self, payload, header_lac):
@@ -158,6 +160,48 @@ def complete(self):
         if not got(self, _adds_at.defers_lac):
             put(self, _adds_at.lac, head)
         assert got(self, _adds_at.lac) <= head <= got(self, _adds_at.lap), "LAC, head, LAP"
+    return done
+
+
+def take_stored(self, list entry_ids):
+    """Twin of the definition."""
+    cdef dict pending
+    cdef list done = []
+    cdef PyObject *found
+    cdef long long head
+    if not is_a(self, _adds):
+        return _take_stored(self, entry_ids)
+    pending, head = got(self, _adds_at.pending), number(self, _adds_at.head)
+    last = entry_ids[0]
+    if <long long>last != head + 1 or got(self, _adds_at.failure_codes):
+        return None
+    found = PyDict_GetItemWithError(pending, last)
+    if found is NULL:
+        return None
+    for last in entry_ids:
+        found = PyDict_GetItemWithError(pending, last)
+        if found is NULL:
+            raise KeyError(last)
+        add = <object>found
+        if type(add) is not _add:
+            raise TypeError(f"{type(add).__name__} is no pending add")
+        done.append(got(add, _add_at.entry))
+        PyDict_DelItem(pending, last)
+        head += 1
+    assert <long long>_id_of(done[-1]) == head, "entries are done one after the other"
+    last = _id_of(done[-1])
+    put(self, _adds_at.head, last)
+    if not got(self, _adds_at.defers_lac):
+        put(self, _adds_at.lac, last)
+    assert number(self, _adds_at.lac) <= head <= number(self, _adds_at.lap), "LAC, head, LAP"
+    if head < number(self, _adds_at.lap):
+        found = PyDict_GetItemWithError(pending, head + 1)
+        if found is not NULL:
+            add = <object>found
+            if type(add) is not _add:
+                raise TypeError(f"{type(add).__name__} is no pending add")
+            if got(add, _add_at.has_quorum):
+                done += self.complete()
     return done
 
 

@@ -20,7 +20,7 @@ cdef object _write_sets = None
 cdef Py_ssize_t _open_at = 0
 
 cdef struct SenderSlots:
-    Py_ssize_t streams, encoder, txn_ids, max_frame_size, timeout_s, replies, keys_recur, last_in_run
+    Py_ssize_t streams, encoder, txn_ids, max_frame_size, timeout_s, replies, keys_recur, last_in_run, quorum, counts_up_to
 
 cdef struct StreamSlots:
     Py_ssize_t buffers, turn_began, connection, is_paused, has_expired, bookie_id
@@ -32,7 +32,7 @@ cdef struct LoadSlots:
     Py_ssize_t requests, bytes, max_requests, max_bytes
 
 cdef struct RunSlots:
-    Py_ssize_t frame_size, left, room, entry_ids, sizes, acknowledgements, buffers, parts, replies, streams, sets, is_careful
+    Py_ssize_t frame_size, left, room, entry_ids, sizes, acknowledgements, buffers, parts, replies, streams, sets, is_careful, number, quorum
 
 cdef RunSlots _run_at
 #: The bytes of the last frame, and the object that says so: one frame is as large as the one before, as a rule.
@@ -53,6 +53,10 @@ def bind(sender, each, stream, connection, load, outstanding, run, write_sets):
     global _sender, _each, _send, _stream, _connection, _load, _outstanding, _given_up_at, _run, _write_sets, _open_at
     _sender_at.keys_recur = offset_of(sender, "_keys_recur")
     _sender_at.last_in_run = offset_of(sender, "_last_in_run")
+    _sender_at.quorum = offset_of(sender, "_quorum")
+    _sender_at.counts_up_to = offset_of(sender, "_counts_up_to")
+    _run_at.number = offset_of(run, "number")
+    _run_at.quorum = offset_of(run, "quorum")
     _run_at.is_careful = offset_of(run, "is_careful")
     _run_at.frame_size = offset_of(run, "frame_size")
     _run_at.left = offset_of(run, "left")
@@ -200,6 +204,11 @@ cdef inline bint _is_in_run(
         )
         put(run, _run_at.replies, replies)
         put(run, _run_at.streams, streams)
+        if (
+            number(run, _run_at.number) > number(sender, _sender_at.counts_up_to)
+            or number(run, _run_at.quorum) != number(sender, _sender_at.quorum)
+        ):
+            put(run, _run_at.quorum, 0)
     if frame_size != _last_size:
         _last_size, _last_size_object = frame_size, frame_size
     PyList_Append(got(run, _run_at.entry_ids), entry_id)

@@ -24,7 +24,7 @@ LAC + 1, so the LAC must not move between that decision and its taking effect (W
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -35,7 +35,7 @@ from bkclient.ledger import BookieId, Ensemble
 from bkclient.protocol.quorum import QuorumSizes
 from bkclient.protocol.value import NOTHING, Value, own
 
-__all__ = ["Effect", "NewEntry", "PendingAdd", "PendingAdds", "Spans", "members_of"]
+__all__ = ["Effect", "NewEntry", "PendingAdd", "PendingAdds", "Spans"]
 
 #: Answers that end the handle instead of the bookie's membership (W-17).
 _FATAL_CODES: Final = frozenset(
@@ -47,9 +47,9 @@ Spans = Callable[[tuple[BookieId, ...]], bool]
 
 
 @lru_cache(maxsize=1024)
-def members_of(ensemble: Ensemble, positions: tuple[int, ...]) -> tuple[BookieId, ...]:
-    """The bookies at ``positions``; remembered, because every entry asks, and a ledger has as many answers as write sets."""
-    return tuple(ensemble[position] for position in positions)
+def _write_sets(ensemble: Ensemble, sizes: QuorumSizes) -> tuple[tuple[BookieId, ...], ...]:
+    """The bookies of each write set; one object for all ledgers with the same bookies."""
+    return tuple(tuple(ensemble[position] for position in positions) for positions in sizes.write_sets)
 
 
 class NewEntry(NamedTuple):
@@ -116,11 +116,12 @@ class PendingAdds(Value):
         "length",
         "pending",
         "sizes",
+        "write_sets",
     )
 
     def __init__(self, sizes: QuorumSizes, ensemble: Ensemble, *, defers_lac: bool = False) -> None:
         self.sizes: Final = sizes
-        self.ensemble = ensemble
+        self.go_on_with(ensemble)
         #: Whether the LAC waits for a force instead of following the sequence head.
         self.defers_lac: Final = defers_lac
         #: Highest entry id done, in order: the sequence head.
@@ -135,12 +136,17 @@ class PendingAdds(Value):
         #: By which code each bookie failed last; for error messages.
         self.failure_codes: dict[BookieId, int] = NOTHING
 
+    def go_on_with(self, ensemble: Ensemble) -> None:
+        """What follows is stored by ``ensemble``."""
+        self.ensemble = ensemble
+        #: Its write sets: that of entry ``n`` is the one at ``n`` modulo E.
+        self.write_sets = _write_sets(ensemble, self.sizes)
+
     # Entries -----------------------------------------------------------------------------------------------------
 
     def write_set(self, entry_id: int) -> tuple[BookieId, ...]:
         """The bookies that are to store the entry."""
-        sizes = self.sizes
-        return members_of(self.ensemble, sizes.write_sets[entry_id % sizes.ensemble_size])
+        return self.write_sets[entry_id % self.sizes.ensemble_size]
 
     def push(self, payload: bytes, header_lac: int) -> NewEntry:
         """Take the next entry (W-4, W-10)."""
@@ -325,6 +331,27 @@ class PendingAdds(Value):
             assert self.last_add_confirmed <= head <= self.last_add_pushed, "LAC, head, LAP"
         return done
 
+    def take_stored(self, entry_ids: Sequence[int]) -> list[NewEntry] | None:
+        """Take out these entries, which an ack quorum stored, and what waited for them, as :meth:`complete` does.
+
+        Their ids count up. None, and nothing is done, if they are not the next ones, or a bookie has failed, so that it matters
+        which bookies stored what.
+        """
+        pending, head = self.pending, self.last_add_acknowledged
+        if self.failure_codes or entry_ids[0] != head + 1 or entry_ids[0] not in pending:
+            return None
+        done = [pending.pop(entry_id).entry for entry_id in entry_ids]
+        head += len(done)
+        assert done[-1].entry_id == head, "entries are done one after the other"
+        self.last_add_acknowledged = head
+        if not self.defers_lac:
+            self.last_add_confirmed = head
+        assert self.last_add_confirmed <= head <= self.last_add_pushed, "LAC, head, LAP"
+        following = pending.get(head + 1)
+        if following is not None and following.has_quorum:  # it waited for these
+            done += self.complete()
+        return done
+
     def switch(
         self, ensemble: Ensemble, positions: Iterable[int], spans: Spans | None = None
     ) -> list[tuple[NewEntry, tuple[BookieId, ...]]]:
@@ -338,7 +365,7 @@ class PendingAdds(Value):
         assert len(ensemble) == len(self.ensemble), "an ensemble keeps its size"
         assert all(a == b or p in changed for p, (a, b) in enumerate(zip(self.ensemble, ensemble, strict=True)))
         still_valid = ~sum(1 << position for position in changed)
-        self.ensemble = ensemble
+        self.go_on_with(ensemble)
         resent = []
         for add in self.in_id_order():
             add.acknowledged &= still_valid
@@ -351,4 +378,4 @@ class PendingAdds(Value):
         return resent
 
 
-has_twins("counting", PendingAdds, "push", "acknowledge_all", "complete", knows=(PendingAdd, NewEntry))
+has_twins("counting", PendingAdds, "push", "acknowledge_all", "complete", "take_stored", knows=(PendingAdd, NewEntry))

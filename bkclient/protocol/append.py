@@ -19,13 +19,13 @@ from typing import Final
 from bkclient.errors import ArgumentError, BookKeeperError, Code, LedgerTruncated, error_for
 from bkclient.ledger import BookieId, Ensemble, LedgerMetadata, LedgerState, Versioned
 from bkclient.protocol import endings
-from bkclient.protocol.adds import Effect, NewEntry, PendingAdd, PendingAdds, Spans, members_of
+from bkclient.protocol.adds import Effect, NewEntry, PendingAdd, PendingAdds, Spans
 from bkclient.protocol.append_options import MAX_ENTRY_ID, AppendOptions
 from bkclient.protocol.append_ports import AppendPorts
+from bkclient.protocol.counted import TakesCounted
 from bkclient.protocol.deferred_lac import DeferredLac
 from bkclient.protocol.ensemble_change import EnsembleChange, Membership, Resends
 from bkclient.protocol.intents import SealAsWritten
-from bkclient.protocol.machine import LedgerMachine
 from bkclient.protocol.quorum import QuorumSizes
 from bkclient.protocol.quorum_timeout import QuorumClock
 from bkclient.protocol.update import LocalMetadata, MetadataUpdate
@@ -39,7 +39,7 @@ _OK: Final = int(Code.OK)
 _OPEN, _CHANGING, _FAILED, _CLOSING, _CLOSED = WriterState
 
 
-class AppendMachine(LedgerMachine):
+class AppendMachine(TakesCounted):
     """The append path of one open ledger, for its single writer (section W of the rules)."""
 
     __slots__ = (
@@ -59,7 +59,7 @@ class AppendMachine(LedgerMachine):
         assert metadata.metadata.state is LedgerState.OPEN, "only an open ledger has a writer"
         self.state = WriterState.OPEN
         self.ports = ports
-        self.options: Final = options
+        self.options = options
         self.local = LocalMetadata(metadata)
         self.adds = PendingAdds(
             QuorumSizes.of(metadata.metadata),
@@ -112,8 +112,7 @@ class AppendMachine(LedgerMachine):
         if self.members.late and not self._change_late():
             return self._refuse(entry_id, payload)
         entry = adds.push(payload, adds.last_add_confirmed)
-        sizes = adds.sizes
-        self.ports.send_add(entry, members_of(adds.ensemble, sizes.write_sets[entry_id % sizes.ensemble_size]))
+        self.ports.send_add(entry, adds.write_sets[entry_id % adds.sizes.ensemble_size])
         return entry
 
     def append_at(self, entry_id: int, payload: bytes) -> NewEntry:

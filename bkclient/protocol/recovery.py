@@ -238,7 +238,7 @@ class RecoveryMachine(LedgerMachine):
         self._enter(RecoveryPhase.READING)
         fragment = self._snapshot.last_fragment
         start = self._frozen_lac = starting_lac(found.last_add_confirmed, fragment.first_entry_id)
-        self.adds.ensemble = fragment.ensemble
+        self.adds.go_on_with(fragment.ensemble)
         self.adds.end_at(start, found.length)
         # Always the last fragment as it was when recovery started: entries of earlier fragments are settled, and a
         # bookie that replaced another one for the write-back never had the entry.

@@ -15,7 +15,18 @@ from bkclient.errors import Code
 from bkclient.transport.base import ReplyHandler
 from bkclient.wire.messages import AddRequest, AddTemplate, Request, Response
 
-__all__ = ["AddReplies", "AddSender", "EachReplica", "SendsAdds", "Submits", "adds_over", "sends_adds"]
+__all__ = [
+    "AddReplies",
+    "AddSender",
+    "CountedReplies",
+    "CountsQuorums",
+    "EachReplica",
+    "SendsAdds",
+    "Submits",
+    "adds_over",
+    "counts_quorums",
+    "sends_adds",
+]
 
 _OK: Final = Code.OK  # members of an enumeration take longer to find
 
@@ -32,11 +43,41 @@ class AddReplies(Protocol):
         ...
 
 
+class CountedReplies(AddReplies, Protocol):
+    """Hears of entries that an ack quorum stored, in place of each bookie, from a sender that counts (:class:`CountsQuorums`)."""
+
+    def on_adds_stored_by(self, bookie_ids: tuple[str, ...], entry_ids: Sequence[int]) -> None:
+        """Each of these bookies stored these entries, as many bookies as an ack quorum has.
+
+        The same as :meth:`on_adds_stored` for each of them. What other bookies say of these entries may not be told at all.
+        """
+        ...
+
+
 class AddSender(Protocol):
     """Sends the entries of one writer."""
 
     def send(self, bookies: tuple[str, ...], entry_id: int, header: bytes, payload: bytes) -> None:
         """Send an entry to each of ``bookies``. ``header`` is what precedes ``payload`` in the body that they store."""
+        ...
+
+
+class CountsQuorums(AddSender, Protocol):
+    """A sender that counts the answers to an entry, so that its writer hears of it once; it does so when it was told to."""
+
+    def count(self, ack_quorum_size: int, connection: int) -> None:
+        """Count answers over connections up to the one with this number, for a writer that takes :class:`CountedReplies`.
+
+        For entries that are sent from now on, each to the whole ensemble. Again with another number when that may be greater.
+        """
+        ...
+
+    def tell(self) -> None:
+        """Tell what was held back of what bookies said up to now, and all that they say from now on of what was sent."""
+        ...
+
+    def count_no_more(self) -> None:
+        """As :meth:`tell`, and count nothing of what is sent later."""
         ...
 
 
@@ -62,6 +103,11 @@ class Submits(Protocol):
 def sends_adds(transport: object) -> TypeGuard[SendsAdds]:
     """Whether it does. Every handle of a ledger asks, and to ask with ``isinstance`` takes far longer."""
     return hasattr(transport, "add_sender")
+
+
+def counts_quorums(sender: AddSender) -> TypeGuard[CountsQuorums]:
+    """Whether it does, asked as in :func:`sends_adds`."""
+    return hasattr(sender, "count_no_more")
 
 
 def adds_over(transport: Submits, template: AddTemplate, replies: AddReplies) -> AddSender:

@@ -3,7 +3,8 @@
 Writers send one entry after the other to the same few write sets. The connections to each are remembered, for all writers
 together, as long as all of them stand. The entries of one turn are sent as a run (:mod:`bkclient.transport.open_run`), which
 costs each of them one encoding and its places in a few lists. Everything else is rare and goes the way of any other request, one
-for each bookie: connections that are being made or are full, keys in use, and frames that are too large.
+for each bookie: connections that are being made or are full, keys in use, and frames that are too large. Answers to a run are
+counted for writers that want it (:mod:`bkclient.transport.tally`).
 
 In protocol version 2 an answer is known by the ids of ledger and entry only, so a run takes an entry if no other answer with its
 key may come. Three things together make sure of that:
@@ -66,11 +67,13 @@ class LedgerAdds(EachReplica):
     """Sends the adds of one writer over links that speak ``protocol_version``."""
 
     __slots__ = (
+        "_counts_up_to",
         "_encoder",
         "_keys_recur",
         "_last_in_run",
         "_links",
         "_max_frame_size",
+        "_quorum",
         "_streams",
         "_timeout_s",
         "_txn_ids",
@@ -98,6 +101,24 @@ class LedgerAdds(EachReplica):
         self._last_in_run = -1
         if self._keys_recur and not self._streams.claim(template.ledger_id, replies):
             self._last_in_run = sys.maxsize
+        #: How many bookies make an ack quorum, and the newest connection whose answers are counted; none by default.
+        self._quorum = 0
+        self._counts_up_to = -1
+
+    def count(self, ack_quorum_size: int, connection: int) -> None:
+        """See :class:`~bkclient.transport.adds.CountsQuorums`."""
+        self._quorum, self._counts_up_to = ack_quorum_size, connection
+
+    def tell(self) -> None:
+        """See :class:`~bkclient.transport.adds.CountsQuorums`."""
+        if self._streams.run is not None:
+            self._streams.run.quorum = 0
+        self._streams.held_back.tell()
+
+    def count_no_more(self) -> None:
+        """See :class:`~bkclient.transport.adds.CountsQuorums`."""
+        self._quorum, self._counts_up_to = 0, -1
+        self.tell()
 
     def send(self, bookies: tuple[str, ...], entry_id: int, header: bytes, payload: bytes) -> None:
         """See :class:`~bkclient.transport.adds.AddSender`."""
@@ -127,6 +148,8 @@ class LedgerAdds(EachReplica):
             if run.streams is not streams or run.replies is not self._replies:
                 run.parts.append((len(run.entry_ids), len(run.buffers), self._replies, streams))
                 run.replies, run.streams = self._replies, streams
+                is_counted = run.quorum == self._quorum and run.number <= self._counts_up_to
+                run.quorum = run.quorum if is_counted else 0
             run.entry_ids.append(entry_id)
             run.sizes.append(size)
             run.acknowledgements.append(acknowledgement)
@@ -170,7 +193,7 @@ class LedgerAdds(EachReplica):
                     run.end_full()
                 else:
                     run.end()
-            run = OpenRun(self._streams, len(acknowledgement), streams[0].now + self._timeout_s)
+            run = OpenRun(self._streams, len(acknowledgement), streams[0].now + self._timeout_s, self._quorum)
             may_be = run.include(streams)
         if run is None or (may_be and not (run.is_careful and not run.has_no_key_of(acknowledgement, streams))):
             return run

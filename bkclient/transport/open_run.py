@@ -13,6 +13,7 @@ from weakref import WeakValueDictionary
 
 from bkclient.transport.adds import AddReplies
 from bkclient.transport.request_stream import RequestStream
+from bkclient.transport.tally import HeldBack, Tally
 from bkclient.wire.outstanding import Load
 from bkclient.wire.runs import Run
 
@@ -32,11 +33,13 @@ _Part = tuple[int, int, Any, tuple[RequestStream, ...]]
 class WriteSets(dict[tuple[str, ...], tuple[RequestStream, ...]]):
     """The connections of one channel to write sets, as far as anybody has looked for them, and its open run."""
 
-    __slots__ = ("_claimed", "run")
+    __slots__ = ("_claimed", "held_back", "run")
 
     def __init__(self) -> None:
         super().__init__()
         self.run: OpenRun | None = None
+        #: What answers are counted here and not told to writers.
+        self.held_back: Final = HeldBack()
         #: By ledger, who hears of its entries in runs. What is outstanding in a run holds them, so who is gone has nothing there.
         self._claimed: WeakValueDictionary[int, AddReplies] | None = None
 
@@ -73,7 +76,9 @@ class OpenRun:
         "frame_size",
         "is_careful",
         "left",
+        "number",
         "parts",
+        "quorum",
         "replies",
         "room",
         "sets",
@@ -81,7 +86,7 @@ class OpenRun:
         "streams",
     )
 
-    def __init__(self, home: WriteSets, frame_size: int, deadline: float) -> None:
+    def __init__(self, home: WriteSets, frame_size: int, deadline: float, quorum: int) -> None:
         self._home: Final = home
         #: Bytes of each acknowledgement.
         self.frame_size: Final = frame_size
@@ -100,6 +105,10 @@ class OpenRun:
         self.streams: tuple[RequestStream, ...] = ()
         #: The write sets that it takes entries for.
         self.sets: Final[list[tuple[RequestStream, ...]]] = []
+        #: The ack quorum of all its adds if their answers are to be counted (:mod:`bkclient.transport.tally`), or 0.
+        self.quorum = quorum
+        #: That of its newest connection.
+        self.number = 0
         #: Whether one of the connections may know a key otherwise than by a run: adds by themselves, or any that were given up.
         self.is_careful = False
         home.run = self
@@ -130,6 +139,7 @@ class OpenRun:
                 self.is_careful = True
             if stream.run is not self:
                 stream.join_run(self)
+            self.number = max(self.number, stream.number)
         return self.left > 0 and self.room > 0
 
     def end(self) -> None:
@@ -159,13 +169,20 @@ class OpenRun:
                     buffers += self.buffers[first_buffer:last_buffer]
         if not entry_ids:
             return None, []
-        owners: list[tuple[int, Any]] = []
-        owner: Any = None
-        for first, _, replies, _ in parts:
-            if replies is not owner:
-                owners.append((first, replies))
-                owner = replies
-        run: Run[Any] = Run(entry_ids, owners, sizes, acknowledgements, self.deadline)
+        if stream is None and self.quorum:
+            bookies = [each.bookie_id for each in self.sets[0]]
+            tally = Tally(
+                self._home.held_back, self.quorum, bookies, entry_ids, [(first, each) for first, _, each, _ in parts]
+            )
+            run: Run[Any] = Run(tally.places, [(0, tally)], sizes, acknowledgements, self.deadline)
+        else:
+            owners: list[tuple[int, Any]] = []
+            owner: Any = None
+            for first, _, replies, _ in parts:
+                if replies is not owner:
+                    owners.append((first, replies))
+                    owner = replies
+            run = Run(entry_ids, owners, sizes, acknowledgements, self.deadline)
         if run.bytes > len(entry_ids) * _JOINED_BYTES:
             return run, buffers
         return run, [b"".join(buffers)]

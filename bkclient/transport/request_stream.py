@@ -186,6 +186,11 @@ class RequestStream(ABC):
         numbers[self.bookie_id] = number
 
     @property
+    def number(self) -> int:
+        """Which connection it is: see :attr:`bkclient.transport.base.BookieTransport.connections`."""
+        return self._number
+
+    @property
     @abstractmethod
     def is_writable(self) -> bool:
         """Whether less is unsent than the high-water mark allows."""

@@ -17,13 +17,16 @@ from bkclient._client.reading.reads import LedgerReads
 from bkclient._client.writing.base import BaseWriter
 from bkclient._client.writing.shell import WriterShell
 from bkclient.protocol.append import AppendMachine
+from bkclient.transport.adds import CountsQuorums, counts_quorums
 from bkclient.transport.link import BookieLink
 from bkclient.transport.linked import LinkTransport
 from bkclient.transport.tcp_stream import Stream
 
 __all__ = [
+    "adds_of",
     "followed_of",
     "link_of",
+    "look_for_late_entries",
     "machine_of",
     "polls_of",
     "reads_of",
@@ -37,6 +40,18 @@ __all__ = [
 def shell_of(writer: BaseWriter) -> WriterShell:
     """The futures, windows and timers of a writer; to see that nothing is left of what has ended."""
     return writer._shell
+
+
+def adds_of(writer: BaseWriter) -> CountsQuorums:
+    """What sends the adds of a writer, over a transport that counts answers."""
+    adds = writer._shell._adds
+    assert counts_quorums(adds)
+    return adds
+
+
+def look_for_late_entries(writer: BaseWriter) -> None:
+    """As the timer of a writer does that looks for entries without an ack quorum."""
+    writer._shell._look()
 
 
 def has_lac_timer(writer: BaseWriter) -> bool | None:

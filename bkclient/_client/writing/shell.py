@@ -20,6 +20,7 @@ from bkclient._client.defects import defect, ends_operation
 from bkclient._client.home_loop import check_loop, running_loop, wrong_loop
 from bkclient._client.window import WriterWindow
 from bkclient._client.writing.admission import WriterAdmission
+from bkclient._client.writing.counted import CountedAnswers
 from bkclient._client.writing.explicit_lac import LacTimer
 from bkclient._client.writing.failures import log_failure
 from bkclient._client.writing.flushes import Flushes
@@ -57,13 +58,11 @@ _DROPPED_S: Final = 1.0
 _LOOKS_PER_TIMEOUT: Final = 8
 
 
-class WriterShell:
+class WriterShell(CountedAnswers):
     """Everything that writers of normal and of given entry ids have in common, without what applications see."""
 
     __slots__ = (
         "__weakref__",
-        "_adds",
-        "_check",
         "_close_error",
         "_closing",
         "_forget",
@@ -81,8 +80,6 @@ class WriterShell:
         "flushes",
         "gaps",
         "ledger_id",
-        "loop",
-        "machine",
         "max_payload",
         "on_metadata_changed",
         "outcomes",
@@ -94,15 +91,15 @@ class WriterShell:
     def __init__(self, core: ClientCore, created: CreatedLedger, *, deferred_sync: bool, entry_ids_given: bool) -> None:
         limits, metadata = core.config.limits, created.value.metadata
         self.core: Final = core
-        self.loop: Final = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
         self.ledger_id: Final = metadata.ledger_id
         self.codec: Final = entry_codec_for(metadata)
         self.window: Final = WriterWindow(limits.max_in_flight_entries, limits.max_in_flight_bytes, core.window)
         self.max_payload: Final = limits.max_frame_size_bytes - FRAME_OVERHEAD_BYTES
         options = options_of(core, deferred_sync=deferred_sync, entry_ids_given=entry_ids_given)
-        self.machine: Final = AppendMachine(created.value, self, options=options)
+        self.machine = AppendMachine(created.value, self, options=options)
         self.ownership: Final = Ownership(core, self, created.connection)
-        self._check: Final = self.ownership.check
+        self._check = self.ownership.check
         self.admission: Final = WriterAdmission(core, self.machine) if WriterAdmission.is_wanted(core) else None
         self._stats: Final = None if core.stats is None else WriterStats(core.stats)
         self._tracer: Final = core.tracer if core.tracer is not None and core.tracer.wants_appends else None
@@ -111,7 +108,7 @@ class WriterShell:
             master_key=self.codec.master_key,
             write_flags=int(WriteFlags.DEFERRED_SYNC) if deferred_sync else 0,  # a number, whose bits take less to test
         )
-        self._adds: Final = adds_over(self.admission or core.transport, template, self)
+        self._adds = adds_over(self.admission or core.transport, template, self)
         self.outcomes: Final = AppendOutcomes(metadata.ledger_id, self.loop)
         self.flushes: Final = Flushes()
         #: Which ids were handed in, and who waits to append a certain one when its turn has come; only where callers choose ids.
@@ -132,6 +129,7 @@ class WriterShell:
         #: Made when there may be something to tell.
         self._lac_timer: LacTimer | None = None
         self._forget = core.at_close(self._on_client_closed)
+        self._count_answers()
 
     # Appending ---------------------------------------------------------------------------------------------------
 
@@ -351,7 +349,7 @@ class WriterShell:
     @ends_operation
     def _look(self) -> None:
         del self._timers["look"]
-        self.machine.check_quorum_timeout(self.loop.time())
+        self._check_quorum_timeout()
         self._let_go_if_ended()
         self._is_watched = False
         if self.machine.pending_count and not self._is_let_go:
@@ -389,6 +387,7 @@ class WriterShell:
     @ends_operation
     def on_add_failed(self, bookie_id: BookieId, entry_id: int, code: int) -> None:
         """See :class:`~bkclient.transport.adds.AddReplies`."""
+        self._count_no_more()
         self.core.watcher.on_request_failed(bookie_id, code)
         if "late" not in self._timers and self.machine.is_writable and not self.core.is_closed:
             self._keep("late", self.loop.call_later(_LATE_FAILURE_S, self._on_late_timer))
@@ -398,6 +397,7 @@ class WriterShell:
 
     def on_ownership_read(self) -> None:
         """The metadata was read, or could not be, and the writer may have ended by it."""
+        self._count_answers()  # over more connections, if it was
         self._let_go_if_ended()
         self.on_metadata_changed()
 

@@ -15,7 +15,7 @@ from bkclient._client.writing.flushes import Flushes
 from bkclient._client.writing.outcomes import AppendFuture
 from bkclient._client.writing.shell import WriterShell
 from bkclient._core import has_twins, ways_of
-from bkclient.protocol.adds import PendingAdds, members_of
+from bkclient.protocol.adds import PendingAdds
 from bkclient.protocol.append import AppendMachine, WriterState
 from bkclient.protocol.append_options import AppendOptions
 from bkclient.protocol.ensemble import BookieMemory
@@ -60,17 +60,19 @@ has_twins(
     knows=(
         _CLASSES,
         WriterState.OPEN,
-        members_of,
         running_loop,
         [(owner, name, ways_of(owner, name)) for owner, name in ON_THE_WAY],
     ),
 )
 
-has_twins("confirming", WriterShell, "on_adds_stored", "confirm_adds", knows=(ReconnectCheck, Flushes))
+has_twins(
+    "confirming", WriterShell, "on_adds_stored", "on_adds_stored_by", "confirm_adds", knows=(ReconnectCheck, Flushes)
+)
 has_twins(
     "confirming",
     AppendMachine,
     "acknowledged",
+    "acknowledged_by",
     "_complete",
     bind="bind_machine",
     knows=(AppendOptions, Membership, BookieMemory, WriterState.CHANGING),

@@ -9,9 +9,12 @@ import pytest
 
 from bkclient._core import CORES, is_built, using_core
 
-__all__ = ["needs_compiled_core", "same_in_both"]
+__all__ = ["needs_compiled_core", "same_in_both", "with_each_core"]
 
 needs_compiled_core = pytest.mark.skipif(not is_built(), reason="the compiled core was not built (make core)")
+
+#: For tests of what both have to do; ``core`` is for :func:`~bkclient._core.using_core`.
+with_each_core = pytest.mark.parametrize("core", CORES if is_built() else ["python"])
 
 
 def same_in_both(run: Callable[[], Any]) -> Any:

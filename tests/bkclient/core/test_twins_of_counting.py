@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from itertools import takewhile
 from typing import Any
 
 from hypothesis import example, given
@@ -29,6 +30,7 @@ STEPS = st.lists(
         st.tuples(st.just("acknowledge"), BOOKIES, IDS),
         st.tuples(st.just("fail"), BOOKIES, IDS),
         st.tuples(st.just("complete")),
+        st.tuples(st.just("take_stored"), st.integers(1, 4)),
         st.tuples(st.just("switch"), BOOKIES),
         st.tuples(st.just("copy")),
     ),
@@ -74,6 +76,14 @@ class Counting:
     def complete(self) -> list[NewEntry]:
         return self.adds.complete()
 
+    def take_stored(self, count: int) -> list[NewEntry] | None:
+        """The next entries, or those behind a gap."""
+        first = self.adds.last_add_acknowledged + 1
+        while first not in self.adds.pending and first < 6:
+            first += 1
+        known = takewhile(self.adds.pending.__contains__, range(first, first + count))
+        return self.adds.take_stored(list(known) or [first])
+
     def switch(self, place: int) -> Any:
         place %= len(self.adds.ensemble)
         ensemble = tuple("new" if p == place else b for p, b in enumerate(self.adds.ensemble))
@@ -91,6 +101,10 @@ PUSHED = [("push", 1), ("push", 1), ("push", 1)]
 @given(SIZES, st.booleans(), st.booleans(), STEPS)
 @example((3, 3, 2), False, False, [*PUSHED, *[("acknowledge_all", bookie, [0, 1]) for bookie in range(3)]])
 @example((3, 2, 2), False, False, [*PUSHED, *[("acknowledge_all", bookie, [0, 1, 2]) for bookie in range(3)]])
+@example(
+    (3, 3, 2), False, False, [*PUSHED, *[("acknowledge_all", bookie, [1]) for bookie in range(2)], ("take_stored", 1)]
+)
+@example((3, 3, 2), False, True, [*PUSHED, ("take_stored", 2), ("fail", 0, 2), ("take_stored", 1)])
 def test_steps(
     sizes: tuple[int, int, int], names_one_twice: bool, defers_lac: bool, steps: list[tuple[Any, ...]]
 ) -> None:
@@ -124,7 +138,8 @@ def test_what_is_no_set_of_entries_is_refused_not_read() -> None:
     assert same_in_both(lambda: PendingAdds.complete(other))[0] is AttributeError
     adds = PendingAdds(QuorumSizes(1, 1, 1), ("b0",))
     del adds.pending
-    for run in (lambda: adds.push(b"", -1), lambda: adds.acknowledge_all("b0", [0]), adds.complete):
+    takes = (lambda: adds.acknowledge_all("b0", [0]), lambda: adds.take_stored([0]))
+    for run in (lambda: adds.push(b"", -1), *takes, adds.complete):
         assert same_in_both(lambda: raised_by(run)) is AttributeError  # noqa: B023 - called at once
 
 

@@ -92,7 +92,7 @@ def test_the_same_bookie_does_not_answer_for_another_one() -> None:
 @pytest.mark.rule("LAC-12")
 def test_a_bookie_that_old_metadata_names_twice_answers_once_for_each_place() -> None:
     writer = deferred((2, 2, 2), "ab")
-    writer.machine.adds.ensemble = ("a", "a")
+    writer.machine.adds.go_on_with(("a", "a"))
     writer.append()
     writer.ok("0a 0a")
     force = Force(writer)
