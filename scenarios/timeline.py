@@ -190,7 +190,7 @@ def _entries_to_tell(events: Sequence[Event], focus: Violation | None) -> frozen
             for event in events
             if event.kind == Kind.META_CAS and event.fields["state"] == "CLOSED" and event.fields["outcome"] == "ok"
         ]
-        named = {ends[-1], ends[-1] + 1} if ends else set()
+        named = {ends[-1], ends[-1] + 1} if ends and ends[-1] is not None else set()
     chosen = sorted(named)
     return frozenset(chosen if len(chosen) <= _ENTRIES_MAX else [chosen[0], chosen[-1]])
 

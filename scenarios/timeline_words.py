@@ -189,7 +189,8 @@ class Words:
         elif cause == "delete":
             what = "deletes the ledger"
         elif state == "CLOSED":
-            what = f"CLOSED at e{fields['last_entry']}" if fields["last_entry"] >= 0 else "CLOSED, empty"
+            last = fields["last_entry"]
+            what = "CLOSED" if last is None else f"CLOSED at e{last}" if last >= 0 else "CLOSED, empty"
         elif cause == "ensemble":
             what = f"ensemble {placed} from e{first}"
         else:

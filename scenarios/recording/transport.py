@@ -10,10 +10,10 @@ while another one of the same entry awaits an answer of the same bookie goes by 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from bkclient.errors import Code
-from bkclient.transport.adds import AddReplies, AddSender, sends_adds
+from bkclient.transport.adds import AddReplies, AddSender, CountsQuorums, counts_quorums, sends_adds
 from bkclient.transport.base import BookieTransport, ReplyHandler
 from bkclient.transport.reads import ReadReplies, ReadSender, sends_reads
 from bkclient.transport.wrapping import WatchedAdds, WatchedReads, WrappingTransport
@@ -80,7 +80,8 @@ class RecordingTransport(WrappingTransport):
 
     def add_sender(self, template: AddTemplate, replies: AddReplies) -> AddSender:
         """Record every add, and every answer before ``replies`` gets it."""
-        return _RecordedAdds(self, template, replies)
+        first = _NumberedAdds(self, template, replies)
+        return (_RecordedCounts if first.counts else _RecordedAdds)(self, template, replies, first)
 
     def read_sender(self, ledger_id: int) -> ReadSender:
         """Record every read, and every answer before the caller gets it."""
@@ -208,12 +209,14 @@ class RecordingTransport(WrappingTransport):
 class _RecordedAdds:
     """Records the adds of one writer and their outcomes."""
 
-    def __init__(self, transport: RecordingTransport, template: AddTemplate, replies: AddReplies) -> None:
+    def __init__(
+        self, transport: RecordingTransport, template: AddTemplate, replies: AddReplies, first: _NumberedAdds
+    ) -> None:
         self._transport = transport
         self._template = template
         self._replies = replies
         #: Each has at most one add of an entry to a bookie under way; nearly always there is one sender.
-        self._senders = [_NumberedAdds(transport, template, replies)]
+        self._senders = [first]
 
     def send(self, bookies: tuple[str, ...], entry_id: int, header: bytes, payload: bytes) -> None:
         """Record the add for each bookie, and forward it."""
@@ -244,13 +247,52 @@ class _RecordedAdds:
         return others
 
 
+class _RecordedCounts(_RecordedAdds):
+    """The same of a sender that counts answers: an outcome is recorded when the writer hears of it, if it does.
+
+    What is sent beside an add that has no outcome yet goes by a sender that does not count.
+    """
+
+    def count(self, ack_quorum_size: int, connection: int) -> None:
+        """See :class:`~bkclient.transport.adds.CountsQuorums`, as for the methods that follow."""
+        self._senders[0].counting.count(ack_quorum_size, connection)
+
+    def tell(self) -> None:
+        """See there."""
+        self._senders[0].counting.tell()
+
+    def count_no_more(self) -> None:
+        """See there."""
+        self._senders[0].counting.count_no_more()
+
+
 class _NumberedAdds(WatchedAdds):
     """Adds of different entries or to different bookies, with their numbers."""
 
     def __init__(self, transport: RecordingTransport, template: AddTemplate, replies: AddReplies) -> None:
         super().__init__(transport.inner, template, replies)
         self._transport = transport
+        #: Writers that have answers counted take what was counted.
+        self._counted: Any = replies
         self.numbers: dict[tuple[str, int], int] = {}
+
+    @property
+    def counts(self) -> bool:
+        """Whether the sender below counts answers if it is told to."""
+        return counts_quorums(self._inner)
+
+    @property
+    def counting(self) -> CountsQuorums:
+        """That sender, which counts."""
+        assert counts_quorums(self._inner), "nobody else is told to"
+        return self._inner
+
+    def on_adds_stored_by(self, bookie_ids: tuple[str, ...], entry_ids: Sequence[int]) -> None:
+        """See :class:`~bkclient.transport.adds.CountedReplies`."""
+        for entry_id in entry_ids:
+            for bookie_id in bookie_ids:
+                self.on_outcome(bookie_id, entry_id, Code.OK)
+        self._counted.on_adds_stored_by(bookie_ids, entry_ids)
 
     def on_outcome(self, bookie_id: str, entry_id: int, code: int) -> None:
         """Record the outcome."""

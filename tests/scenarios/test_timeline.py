@@ -170,6 +170,15 @@ def test_an_empty_history_is_told_in_a_line() -> None:
     assert "ledger -1" in render({}, [], color=False)
 
 
+def test_a_close_of_which_nothing_else_is_known_is_told() -> None:
+    story = lost_fence()
+    for number, event in enumerate(story.events):
+        if event.kind == Kind.META_CAS and event.fields["state"] == "CLOSED":
+            blanked = {**event.fields, "last_entry": None, "length": None}
+            story.events[number] = Event(event.seq, event.time_us, event.actor, event.kind, event.ledger, blanked)
+    assert "CLOSED ok" in render(_HEADER, story.events, color=False)
+
+
 @settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_unknown_fields_upset_nothing(data: st.DataObject) -> None:
