@@ -278,13 +278,18 @@ def a_bookie_stores_for_the_old_writer_what_it_denied(story: Story) -> None:
     story.store(2, "b0")
 
 
-@near_miss("NegativeStays")
-def a_bookie_that_has_collected_the_ledger_stores_it(story: Story) -> None:
+def _denied_by_two(story: Story) -> None:
+    """A recovery hears from b0 and b1 that they do not have entry 2."""
     story.send(2, "b0", "b1", "b2", lac=1)
     story.mark()
     story.fence("b0", "b1", lac=1)
     story.ask(2, "b0", "b1")
     story.told(2, "b0", "b1", code=DENIED)
+
+
+@near_miss("NegativeStays")
+def a_bookie_that_has_collected_the_ledger_stores_it(story: Story) -> None:
+    _denied_by_two(story)
     story.decide(2, "negative", "b0", "b1")
     story.cas("delete", "r0")
     story.event(Kind.BK_GC, "b0")
@@ -294,11 +299,7 @@ def a_bookie_that_has_collected_the_ledger_stores_it(story: Story) -> None:
 
 @near_miss("NegativeStays")
 def a_bookie_forgets_its_fence_before_its_denial_counts(story: Story) -> None:
-    story.send(2, "b0", "b1", "b2", lac=1)
-    story.mark()
-    story.fence("b0", "b1", lac=1)
-    story.ask(2, "b0", "b1")
-    story.told(2, "b0", "b1", code=DENIED)
+    _denied_by_two(story)
     story.forget_fence("b0")
     story.decide(2, "negative", "b0", "b1")
     story.store(2, "b0")
@@ -306,11 +307,7 @@ def a_bookie_forgets_its_fence_before_its_denial_counts(story: Story) -> None:
 
 @near_miss("NegativeStays")
 def a_bookie_that_was_not_asked_stores_it(story: Story) -> None:
-    story.send(2, "b0", "b1", "b2", lac=1)
-    story.mark()
-    story.fence("b0", "b1", lac=1)
-    story.ask(2, "b0", "b1")
-    story.told(2, "b0", "b1", code=DENIED)
+    _denied_by_two(story)
     story.decide(2, "negative", "b0", "b1")
     story.store(2, "b2")
 

@@ -192,17 +192,23 @@ def test_answers_that_are_counted_where_they_arrive_come_to_the_same(
             assert counted == asyncio.run(played(version, 3, steps, is_exact=False))
 
 
+async def with_connections(writer: LedgerWriter, connector: Connector) -> AppendFuture:
+    """Connections stand, and an entry was sent over them, which no bookie has answered."""
+    first = writer.append_nowait(b"for which connections are made")
+    while not first.done():
+        await asyncio.sleep(0)
+        for socket in connector.sockets.values():
+            socket.answer(1, "ok")
+    late = writer.append_nowait(b"x")
+    await asyncio.sleep(0)
+    return late
+
+
 @pytest.mark.parametrize("core", CORES)
 async def test_what_was_held_back_counts_with_the_answer_of_a_bookie_that_takes_the_place_of_another(core: str) -> None:
     with using_core(core):
         async with a_writer(3, 3, "b3") as (writer, connector):
-            first = writer.append_nowait(b"for which connections are made")
-            while not first.done():
-                await asyncio.sleep(0)
-                for socket in connector.sockets.values():
-                    socket.answer(1, "ok")
-            late = writer.append_nowait(b"x")
-            await asyncio.sleep(0)
+            late = await with_connections(writer, connector)
             stores, fails, _ = before = machine_of(writer).ensemble
             connector.sockets[stores].answer(1, "ok")
             connector.sockets[fails].stream.abort(Code.BOOKIE_NOT_AVAILABLE, "a test")
@@ -219,13 +225,7 @@ async def test_what_was_held_back_counts_with_the_answer_of_a_bookie_that_takes_
 async def test_who_stored_an_entry_that_waits_for_long_is_known_when_its_quorum_times_out(core: str) -> None:
     with using_core(core):
         async with a_writer(3, 3) as (writer, connector):
-            first = writer.append_nowait(b"for which connections are made")
-            while not first.done():
-                await asyncio.sleep(0)
-                for socket in connector.sockets.values():
-                    socket.answer(1, "ok")
-            late = writer.append_nowait(b"x")
-            await asyncio.sleep(0)
+            late = await with_connections(writer, connector)
             connector.sockets["b1"].answer(1, "ok")
             for expected in (0, 1 << machine_of(writer).ensemble.index("b1")):
                 look_for_late_entries(writer)
