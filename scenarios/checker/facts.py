@@ -113,7 +113,8 @@ class LedgerFacts:
 
     ``metadata`` is the stored metadata. ``copies[entry][bookie]`` combines :data:`STORED`, :data:`SYNCED` and :data:`LOST`.
     ``confirmed`` is the highest confirmed entry: no LAC may be above it. ``recording`` has the bookies that told of
-    anything that happens inside them, in any ledger: where none does, nothing is known of copies and fences. ``syncing`` has
+    anything that happens inside them, in any ledger: where none does, nothing is known of copies and fences. ``collected`` has
+    the bookies that dropped this ledger as garbage, whatever came after. ``syncing`` has
     those with a BK_SYNC of any ledger, ``restarts`` the last restart of each bookie: the event, and the cookie that it found.
     """
 
@@ -133,6 +134,7 @@ class LedgerFacts:
         self.max_acked = -1
         self.confirmed = -1
         self.copies: dict[int, dict[str, int]] = {}
+        self.collected: set[str] = set()
         self.writers: dict[tuple[str, int], AddStream] = {}
         self.syncing = syncing
         self.recording = recording
@@ -264,6 +266,7 @@ class LedgerFacts:
 
     def on_gc(self, event: Event) -> None:
         """BK_GC: the bookie dropped the ledger; this does not count as a loss."""
+        self.collected.add(event.actor)
         for copies in self.copies.values():
             if event.actor in copies:
                 copies[event.actor] &= ~STORED

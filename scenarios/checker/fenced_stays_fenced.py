@@ -49,7 +49,6 @@ class FencedStaysFenced(Family):
     def __init__(self, facts: LedgerFacts, report: Report) -> None:
         super().__init__(facts, report)
         self._fences: dict[str, _Fence] = {}
-        self._collected: set[str] = set()
         #: Those that collected the ledger, and have no newer fence.
         self._dropped: set[str] = set()
         #: Those that lost their fence and have no other one.
@@ -99,8 +98,7 @@ class FencedStaysFenced(Family):
             deniers.pop(event.actor, None)
 
     def on_gc(self, event: Event) -> None:
-        """The bookie may deny the ledger from now on."""
-        self._collected.add(event.actor)
+        """The bookie remembers the fence no longer than its process lives."""
         self._dropped.add(event.actor)
         fence = self._fences.get(event.actor)
         if fence is not None:
@@ -164,7 +162,7 @@ class FencedStaysFenced(Family):
                 )
         elif code in codes.NEGATIVES:
             self.checked["D3"] += 1
-            if fence is None and bookie not in self._collected:
+            if fence is None and bookie not in self.facts.collected:
                 self.broken(
                     "D3",
                     f"{bookie} denied {event.actor} an entry without being fenced"

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from scenarios.checker import codes
-from scenarios.checker.base import Family, Handler, Report
-from scenarios.checker.facts import LedgerFacts
+from scenarios.checker.base import Family, Handler
 from scenarios.history.schema import Event, Kind
 
 __all__ = ["RecoveryAdds"]
@@ -21,13 +20,9 @@ class RecoveryAdds(Family):
 
     clauses = ("D13",)
 
-    def __init__(self, facts: LedgerFacts, report: Report) -> None:
-        super().__init__(facts, report)
-        self._collected: set[str] = set()
-
     def handlers(self) -> Mapping[Kind, Handler]:
-        """Answers to write-backs, at both ends, and what bookies collect."""
-        return {Kind.BK_ANSWER: self.on_said, Kind.ADD_RESP: self.on_heard, Kind.BK_GC: self.on_gc}
+        """Answers to write-backs, at both ends."""
+        return {Kind.BK_ANSWER: self.on_said, Kind.ADD_RESP: self.on_heard}
 
     def on_said(self, event: Event) -> None:
         """A bookie answers."""
@@ -39,13 +34,9 @@ class RecoveryAdds(Family):
         if event.fields["recovery"]:
             self._check(event, event.fields["bookie"], event.actor)
 
-    def on_gc(self, event: Event) -> None:
-        """The bookie has collected the ledger."""
-        self._collected.add(event.actor)
-
     def _check(self, event: Event, bookie: str, client: str) -> None:
         self.checked["D13"] += 1
-        if event.fields["code"] == codes.FENCED and bookie not in self._collected:
+        if event.fields["code"] == codes.FENCED and bookie not in self.facts.collected:
             self.broken(
                 "D13",
                 f"{bookie} refused entry {event.fields['entry']}, which {client} wrote back, as fenced",
