@@ -28,6 +28,11 @@ class InForce:
 
         def end() -> None:
             del values[number]
-            apply(next(reversed(values.values()), usual))
+            apply(self.value_of(what, usual))
 
         return end
+
+    def value_of(self, what: Hashable, usual: T) -> T:
+        """What counts for ``what`` now; ``usual`` if no fault has set it."""
+        found: T = next(reversed(self._values.get(what, {}).values()), usual)
+        return found

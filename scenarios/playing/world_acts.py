@@ -46,8 +46,6 @@ class WorldActs(Acts):
         self._blocked: Counter[tuple[str, str]] = Counter()
         #: By link, the fault that breaks its connections after some bytes which began last.
         self._last_cut: dict[Link, faults.CutAfter] = {}
-        #: By bookie and ledger, whether it is to be in limbo.
-        self._limbo_wanted: dict[tuple[str, int], bool] = {}
         #: What kills clients before something leaves them.
         self._ambushes: list[Interception[Any]] = []
         super().__init__(stage.recorder, ledgers, clients, start)
@@ -287,20 +285,16 @@ class WorldActs(Acts):
         ledger_id = self._ledgers.ids.get(fault.ledger)
         if ledger_id is None:
             return None
-        what = fault.host, ledger_id
+        what = "limbo", fault.host, ledger_id
+        return self._in_force.begin(what, lambda _: self._settle_limbo(what), True, False)  # noqa: FBT003
 
-        def set_limbo(in_limbo: bool) -> None:  # noqa: FBT001  the value is the meaning
-            self._limbo_wanted[what] = in_limbo
-            self._settle_limbo(what)
-
-        return self._in_force.begin(("limbo", *what), set_limbo, True, False)  # noqa: FBT003
-
-    def _settle_limbo(self, what: tuple[str, int]) -> None:
+    def _settle_limbo(self, what: tuple[str, str, int]) -> None:
         """Take a bookie into limbo or out of it, as soon as it runs and has room to note it."""
-        host, ledger_id = what
+        _, host, ledger_id = what
         with suppress(StorageError):
             if self._runs(host):
-                self._stage.bookies[host].bookie.set_limbo(ledger_id, in_limbo=self._limbo_wanted[what])
+                in_limbo = self._in_force.value_of(what, False)  # noqa: FBT003  as above
+                self._stage.bookies[host].bookie.set_limbo(ledger_id, in_limbo=in_limbo)
                 return
         self._world.loop.call_later(_LIMBO_RETRY_S, self._settle_limbo, what, context=self._world.network.context)
 
