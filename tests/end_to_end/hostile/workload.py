@@ -90,17 +90,21 @@ async def run_workload(
     honest_timeout_s: float = 0.15,
     bound_s: float = _BOUND_S,
     digest_type: DigestType = DigestType.CRC32C,
+    ack_quorum_size: int = 2,
 ) -> HostileProxy:
     """The whole workload; returns its proxy. The cluster has exactly the bookies of the ledger, plus one to replace.
 
     ``timeout_s`` is that of the clients behind the proxy; real bookies deserve more patience, of the honest client above all.
+    With an ``ack_quorum_size`` of 3 the workload waits for each acknowledgement that comes through the proxy.
     """
     cast = _Cast(new_store, wire, timeout_s, honest_timeout_s)
     async with asyncio.timeout(bound_s), cast.stack:
         honest = await cast.client()
         proxied = (await honest.bookies()).writable[0]
         proxy = await cast.stack.enter_async_context(HostileProxy(await _address(new_store, proxied), planned))
-        acknowledged, ledger_id = await write(await cast.client(proxied, proxy), digest_type)
+        acknowledged, ledger_id = await write(
+            await cast.client(proxied, proxy), digest_type, ack_quorum_size=ack_quorum_size
+        )
         await read(await cast.client(proxied, proxy), ledger_id)
         reader = await honest.open_ledger(ledger_id, recover=True)
         check([entry.payload async for entry in reader], acknowledged, planned)
@@ -122,10 +126,10 @@ async def _address(new_store: StoreFactory, bookie_id: str) -> BookieAddress:
         await store.aclose()
 
 
-async def write(client: BookKeeper, digest_type: DigestType) -> tuple[int, int]:
+async def write(client: BookKeeper, digest_type: DigestType, *, ack_quorum_size: int = 2) -> tuple[int, int]:
     """Append all entries, or as many as can be; how many were acknowledged, and the ledger."""
     writer = await client.create_ledger(
-        ensemble_size=3, write_quorum_size=3, ack_quorum_size=2, digest_type=digest_type
+        ensemble_size=3, write_quorum_size=3, ack_quorum_size=ack_quorum_size, digest_type=digest_type
     )
     acknowledged = 0
     with suppress(BookKeeperError):
