@@ -123,7 +123,7 @@ class ProcessStage:
             self.clients[name] = self._new_child(name)
         for bookie in self.bookies.values():
             await bookie.serves()
-        await self._registered(self.bookies)
+        await self._registered()
 
     async def _end(self) -> None:
         """End everything that this stage started."""
@@ -207,11 +207,21 @@ class ProcessStage:
         host = self.sources.get(address)
         return host if host in self.clients else None
 
-    async def _registered(self, names: Sequence[str] | dict[str, ServedBookie]) -> None:
+    async def _registered(self) -> None:
+        """Wait until all bookies can be chosen; one that has ended meanwhile never will be."""
         assert self._store is not None
-        async with asyncio.timeout(_REGISTRATION_TIMEOUT_S):
-            while not set(names) <= set((await self._store.bookies()).writable):  # noqa: ASYNC110 - of another process
-                await asyncio.sleep(_POLL_S)
+        missing: set[str] = set()
+        try:
+            async with asyncio.timeout(_REGISTRATION_TIMEOUT_S):
+                while missing := set(self.bookies) - set((await self._store.bookies()).writable):
+                    for name in missing:
+                        if problem := self.bookies[name].problem:
+                            raise RuntimeError(problem)
+                    await asyncio.sleep(_POLL_S)
+        except TimeoutError:
+            raise RuntimeError(
+                f"not registered within {_REGISTRATION_TIMEOUT_S:g} s: {', '.join(sorted(missing))}"
+            ) from None
 
     # What processes tell -----------------------------------------------------------------------------------------
 

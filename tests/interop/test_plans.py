@@ -102,4 +102,4 @@ def test_a_plan_on_real_bookies(
     record_property("problem", result.problem)
     assert result.verdict != "violated", [violation.as_json() for violation in result.violations]
     assert {"A4", "B4", "D2", "M2"} <= set(result.unseen), "nobody saw inside"
-    assert result.events > 10
+    assert result.events > 10, result.problem

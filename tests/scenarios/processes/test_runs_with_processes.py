@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,8 @@ from scenarios.liveness import StuckError
 from scenarios.model import Tier
 from scenarios.plan import parse_plan
 from scenarios.plan.library import library_names, library_plan
-from scenarios.processes import problems_of, run_plan_with_processes
+from scenarios.processes import problems_of, run_plan_with_processes, stage
+from scenarios.processes.served import BookieWishes, OnEvent
 from scenarios.processes.stage import ProcessPlan, ProcessStage
 from scenarios.replaying import read_recorded
 from scenarios.specification.histories.conformance import conform_history
@@ -133,6 +135,56 @@ client writer
 
 when APP_ACK actor=writer entry=0: pause writer
 """
+
+
+class NoClient:
+    """Stands for a client process where none is needed."""
+
+    part = Path("nothing was recorded")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def discard(self) -> None:
+        """There is nothing to end."""
+
+
+class EndsBeforeItRegisters:
+    """A bookie whose port answers, because somebody else has it; and what makes it."""
+
+    kind = "none"
+    records = is_alive = is_paused = False
+    parts: Sequence[Path] = ()
+    port = 1
+    problem = "the address is in use"
+
+    def __call__(self, wishes: BookieWishes, on_event: OnEvent) -> EndsBeforeItRegisters:
+        del wishes, on_event
+        return self
+
+    def start(self) -> None:
+        """It has ended already."""
+
+    async def serves(self) -> None:
+        """The port answers."""
+
+    kill = pause = resume = start
+
+
+@pytest.mark.timeout(20)
+def test_a_bookie_that_ends_before_it_is_registered_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ProcessStage, "_new_child", lambda _stage, name: NoClient(name))
+    result = run_plan_with_processes(parse_plan(_PLAN), 3, bookies=EndsBeforeItRegisters())
+    assert result.verdict == "unknown"
+    assert result.problem == "the processes could not be started: RuntimeError: the address is in use"
+
+
+def test_bookies_that_do_not_register_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ProcessStage, "_new_child", lambda _stage, name: NoClient(name))
+    monkeypatch.setattr(EndsBeforeItRegisters, "problem", "")
+    monkeypatch.setattr(stage, "_REGISTRATION_TIMEOUT_S", 0.2)
+    result = run_plan_with_processes(parse_plan(_PLAN), 3, bookies=EndsBeforeItRegisters())
+    assert result.problem.endswith("RuntimeError: not registered within 0.2 s: bookie-0")
 
 
 @pytest.mark.sweep
