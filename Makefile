@@ -102,7 +102,7 @@ log-sweep: $(INSTALLED)  ## 20,000 seeds over objects and 2,000 over bytes, each
 	@$(BIN)/bk-chaos sweep $(LOG_PLANS) --in-turn --first-seed 0 --seeds $(or $(SEEDS),20000)
 	@$(BIN)/bk-chaos sweep $(LOG_PLANS) --in-turn --first-seed 0 --seeds $(or $(BYTES),2000) --transport bytes
 
-exhaustive: $(INSTALLED)  ## every order of everything that may happen in small clusters: twelve configurations, some 17 million states (about 5 minutes, 2 GB)
+exhaustive: $(INSTALLED)  ## every order of everything that may happen in small clusters: twelve configurations, some 17 million states (about 5 minutes, 2.5 GB)
 	$(BIN)/bk-chaos exhaustive one-copy one-copy-change both-copies both-copies-2 both-copies-change both-copies-close both-copies-rivals \
 		either-copy striped two-of-three two-of-three-crash both-copies-change-2
 
