@@ -21,7 +21,10 @@ An append costs one call here, and a confirmation another; there is neither a ta
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_left
 from collections import OrderedDict
+from collections.abc import Sequence
+from itertools import accumulate
 from typing import Final
 
 from bkclient._core import has_twins
@@ -167,6 +170,26 @@ class WriterWindow(_Line):
         shared.entries += 1
         shared.bytes += size
         return True
+
+    def take_many(self, sizes: Sequence[int]) -> int:
+        """Take places for the first entries of these sizes, as many as :meth:`try_take` would one by one; returns how many."""
+        shared = self.shared
+        left = min(self.max_bytes - self.bytes, shared.max_bytes - shared.bytes)
+        count = (
+            0
+            if left <= 0
+            else max(0, min(len(sizes), self.max_entries - self.entries, shared.max_entries - shared.entries))
+        )
+        taken = sum(sizes[:count])
+        if count and taken >= left:  # the last one may exceed the bytes
+            ends = list(accumulate(sizes[:count]))
+            count = bisect_left(ends, left) + 1
+            taken = ends[count - 1]
+        self.entries += count
+        self.bytes += taken
+        shared.entries += count
+        shared.bytes += taken
+        return count
 
     def take(self, size: int) -> None:
         """Take a place although there may be none: for the one entry that everything else in flight waits for."""

@@ -1,4 +1,4 @@
-"""An append from end to end: the twin of :meth:`bkclient._client.writing.shell.WriterShell.try_append`.
+"""An append from end to end: the twin of :meth:`bkclient._client.writing.shell.WriterShell.try_append`, and that for many at once.
 
 The definition goes through the window, the machine, the codec and the sender, a function for each. Their twins are called here without
 the interpreter in between, as long as all of the functions on the way are the ones that were written for each other: where one was
@@ -30,6 +30,7 @@ cdef object _sizes = None
 cdef object _open = None
 cdef object _options = None
 cdef object _try_append = None
+cdef object _append_all = None
 cdef object _running_loop = None
 cdef object _future = None
 
@@ -72,7 +73,7 @@ def bind(shell, dict classes, state, running_loop, known):
 
     ``state`` is that of a writer that is open, ``known`` the functions on the way.
     """
-    global _shell, _sender, _core, _machine, _adds, _members, _window, _shared, _sizes, _open, _try_append
+    global _shell, _sender, _core, _machine, _adds, _members, _window, _shared, _sizes, _open, _try_append, _append_all
     global _options, _future, _running_loop, _is_closed_at, _late_at, _lac_at, _lap_at, _ensemble_at, _sizes_at, _write_sets_at, _ensemble_size_at
     _sender, _core, _machine, _adds = classes["sender"], classes["core"], classes["machine"], classes["adds"]
     _members, _window, _shared, _sizes = classes["members"], classes["window"], classes["shared"], classes["sizes"]
@@ -111,12 +112,12 @@ def bind(shell, dict classes, state, running_loop, known):
     _sizes_at = offset_of(_adds, "sizes")
     _write_sets_at = offset_of(_adds, "write_sets")
     _ensemble_size_at = offset_of(_sizes, "ensemble_size")
-    _open, _try_append, _running_loop = state, shell.try_append, running_loop
+    _open, _try_append, _append_all, _running_loop = state, shell.try_append, shell.append_all, running_loop
     _known[:] = known
     _classes[:] = list(dict.fromkeys(owner for owner, _, _ in known))
     assert len(_classes) <= MOST_CLASSES, "as many versions are remembered"
     _shell = shell
-    return {"try_append": try_append}
+    return {"try_append": try_append, "append_all": append_all}
 
 
 cdef bint _are_known() except -1:
@@ -202,12 +203,32 @@ def try_append(self, payload):
     try:
         _append(self, adds, entry_id, payload)
     except Exception as error:
-        self._on_append_defect(error, size, entry_id)
+        self._on_append_defect(error, entry_id, (size,))
     future = bk_new_object(_future, 0)
     put(future, _future_at.outcomes, got(self, _shell_at.outcomes))
     put(future, _future_at.entry_id, entry_id)
     put(future, _future_at.future, None)
     return future
+
+
+def append_all(self, payloads, sizes, first):
+    """Twin of the definition."""
+    if type(self) is not _shell or type(payloads) is not list or not _are_known():
+        return _append_all(self, payloads, sizes, first)
+    machine = got(self, _shell_at.machine)
+    try:
+        if not _is_ordinary(self, machine, b""):
+            return _append_all(self, payloads, sizes, first)
+    except OverflowError:
+        return _append_all(self, payloads, sizes, first)
+    adds = got(machine, _machine_at.adds)
+    entry_id = first
+    try:
+        for payload in <list>payloads:
+            _append(self, adds, entry_id, payload)
+            entry_id += 1
+    except Exception as error:
+        self._on_append_defect(error, first, sizes)
 
 
 cdef int _append(object shell, object adds, object entry_id, object payload) except -1:

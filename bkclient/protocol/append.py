@@ -26,6 +26,7 @@ from bkclient.protocol.counted import TakesCounted
 from bkclient.protocol.deferred_lac import DeferredLac
 from bkclient.protocol.ensemble_change import EnsembleChange, Membership, Resends
 from bkclient.protocol.intents import SealAsWritten
+from bkclient.protocol.many import TakesMany
 from bkclient.protocol.quorum import QuorumSizes
 from bkclient.protocol.quorum_timeout import QuorumClock
 from bkclient.protocol.update import LocalMetadata, MetadataUpdate
@@ -39,7 +40,7 @@ _OK: Final = int(Code.OK)
 _OPEN, _CHANGING, _FAILED, _CLOSING, _CLOSED = WriterState
 
 
-class AppendMachine(TakesCounted):
+class AppendMachine(TakesCounted, TakesMany):
     """The append path of one open ledger, for its single writer (section W of the rules)."""
 
     __slots__ = (
@@ -72,7 +73,7 @@ class AppendMachine(TakesCounted):
         self.held_up_by: BookKeeperError | None = None
         #: Set once the ledger is known to end below what this writer had confirmed.
         self.truncation: LedgerTruncated | None = None
-        self.members: Final = Membership()
+        self.members = Membership()
         self._resends = Resends(options)
         self._close_update = 0
         self._quorum_timeout = None if options.quorum_timeout_s is None else QuorumClock(options.quorum_timeout_s)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from bkclient.errors import BookKeeperError, LedgerTruncated
@@ -19,6 +20,13 @@ class AppendPorts(Protocol):
 
         Report the answers through :meth:`~bkclient.protocol.append.AppendMachine.on_add_reply`. Called once per entry with its
         write set, and again with those it has to be sent to again.
+        """
+        ...
+
+    def send_adds(self, entries: Sequence[NewEntry], write_sets: tuple[tuple[BookieId, ...], ...]) -> None:
+        """What :meth:`send_add` does for each of these entries, whose ids count up.
+
+        The bookies of entry ``n`` are the write set at ``n`` modulo E.
         """
         ...
 

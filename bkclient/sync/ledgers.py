@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future
 from typing import Generic, TypeVar
 
@@ -33,15 +33,6 @@ async def _submit_at(writer: AdvancedLedgerWriter, entry_id: int, payload: Paylo
     return passed_on(await writer.submit(entry_id, payload))
 
 
-async def _append_all(writer: LedgerWriter, payloads: Iterable[Payload]) -> list[int]:
-    """Append entries, many under way at a time, and wait until all of them are acknowledged; returns their ids.
-
-    Much faster than one by one. Raises the error of the first entry that failed; those before it are acknowledged.
-    """
-    futures = [await writer.submit(payload) for payload in payloads]
-    return [await future for future in futures]
-
-
 class _SyncLedger(SyncBlock[AnyHandle], Generic[AnyHandle]):
     """What writers and readers have in common."""
 
@@ -70,7 +61,7 @@ class SyncLedgerWriter(_SyncLedger[LedgerWriter]):
     """The single writer of a ledger, from ``create_ledger``; see :class:`bkclient.LedgerWriter`."""
 
     append = blocking(LedgerWriter.append)
-    append_all = blocking(_append_all)
+    append_all = blocking(LedgerWriter.append_all)
     submit = blocking(_submit)
     flush = blocking(LedgerWriter.flush)
     force = blocking(LedgerWriter.force)

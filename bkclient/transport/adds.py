@@ -22,10 +22,12 @@ __all__ = [
     "CountsQuorums",
     "EachReplica",
     "SendsAdds",
+    "SendsMany",
     "Submits",
     "adds_over",
     "counts_quorums",
     "sends_adds",
+    "sends_many",
 ]
 
 _OK: Final = Code.OK  # members of an enumeration take longer to find
@@ -81,6 +83,16 @@ class CountsQuorums(AddSender, Protocol):
         ...
 
 
+class SendsMany(AddSender, Protocol):
+    """A sender to which entries can be handed many at a time."""
+
+    def send_all(
+        self, bookies: tuple[str, ...], entry_ids: Sequence[int], headers: Sequence[bytes], payloads: Sequence[bytes]
+    ) -> None:
+        """What :meth:`~AddSender.send` does for each of these entries, whose ids count up, in their order."""
+        ...
+
+
 class SendsAdds(Protocol):
     """A transport that sends an entry to its whole write set at once."""
 
@@ -108,6 +120,11 @@ def sends_adds(transport: object) -> TypeGuard[SendsAdds]:
 def counts_quorums(sender: AddSender) -> TypeGuard[CountsQuorums]:
     """Whether it does, asked as in :func:`sends_adds`."""
     return hasattr(sender, "count_no_more")
+
+
+def sends_many(sender: AddSender) -> TypeGuard[SendsMany]:
+    """Whether it does, asked as in :func:`sends_adds`."""
+    return hasattr(sender, "send_all")
 
 
 def adds_over(transport: Submits, template: AddTemplate, replies: AddReplies) -> AddSender:

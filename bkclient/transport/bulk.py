@@ -21,7 +21,8 @@ a change of the ensemble, one that comes behind a higher id, one of a ledger's s
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import chain, islice
 from typing import Final, Protocol
 
 from bkclient._core import has_twins
@@ -159,6 +160,97 @@ class LedgerAdds(EachReplica):
             if self._keys_recur:
                 self._last_in_run = entry_id
             return
+        self._send_by_itself(streams, entry_id, header, payload, (buffers, acknowledgement, size))
+
+    def send_all(
+        self, bookies: tuple[str, ...], entry_ids: Sequence[int], headers: Sequence[bytes], payloads: Sequence[bytes]
+    ) -> None:
+        """See :class:`~bkclient.transport.adds.SendsMany`."""
+        encoder = self._encoder
+        if encoder is None:
+            for entry_id, header, payload in zip(entry_ids, headers, payloads, strict=True):
+                super().send(bookies, entry_id, header, payload)
+            return
+        first, count = 0, len(entry_ids)
+        encoded: list[EncodedAdd] = []
+        while first < count:
+            streams = self._streams.get(bookies)  # again, because a connection may have ended by what was sent
+            if streams is None:
+                streams = self._find(bookies)
+            if not streams:
+                super().send(bookies, entry_ids[first], headers[first], payloads[first])
+                first += 1
+                continue
+            if not encoded:
+                entry_ids, headers, payloads = entry_ids[first:], headers[first:], payloads[first:]
+                first, count = 0, len(entry_ids)
+                encoded = list(map(encoder.encode, islice(self._txn_ids, count), entry_ids, headers, payloads))
+            put = self._put_in_run(streams, entry_ids, encoded, first)
+            if not put:
+                entry_id, header, payload = entry_ids[first], headers[first], payloads[first]
+                if encoded[first][2] <= self._max_frame_size:
+                    self._send_by_itself(streams, entry_id, header, payload, encoded[first])
+                else:
+                    super().send(bookies, entry_id, header, payload)
+            first += put or 1
+
+    def _put_in_run(
+        self, streams: tuple[RequestStream, ...], entry_ids: Sequence[int], encoded: Sequence[EncodedAdd], first: int
+    ) -> int:
+        """Have the entries from this place on in the open run, or in a new one; returns how many were taken, as one by one."""
+        _, acknowledgement, size = encoded[first]
+        if size > self._max_frame_size:
+            return 0
+        run = self._streams.run
+        if (
+            run is None
+            or run.frame_size != len(acknowledgement)
+            or run.left <= 0
+            or run.room <= 0
+            or streams not in run.sets
+            or entry_ids[first] <= self._last_in_run
+            or run.is_careful
+        ):
+            run = self._run_for(streams, entry_ids[first], acknowledgement)
+        if run is None:
+            return 0
+        end = min(len(encoded), first + (1 if run.is_careful else run.left))
+        buffers, acknowledgements, sizes = zip(*encoded[first:end], strict=True)
+        size = sum(sizes)
+        if len(acknowledgements[-1]) != run.frame_size or size > run.room or max(sizes) > self._max_frame_size:
+            end = self._end_in_run(run, encoded, first, end)
+            buffers, acknowledgements, sizes = zip(*encoded[first:end], strict=True)
+            size = sum(sizes)
+        if run.streams is not streams or run.replies is not self._replies:
+            run.parts.append((len(run.entry_ids), len(run.buffers), self._replies, streams))
+            run.replies, run.streams = self._replies, streams
+            is_counted = run.quorum == self._quorum and run.number <= self._counts_up_to
+            run.quorum = run.quorum if is_counted else 0
+        run.entry_ids.extend(entry_ids[first:end])
+        run.sizes.extend(sizes)
+        run.acknowledgements.extend(acknowledgements)
+        run.buffers.extend(chain.from_iterable(buffers))
+        run.left -= end - first
+        run.room -= size
+        if self._keys_recur:
+            self._last_in_run = entry_ids[end - 1]
+        return end - first
+
+    def _end_in_run(self, run: OpenRun, encoded: Sequence[EncodedAdd], first: int, end: int) -> int:
+        """Where the entries from ``first`` on end that the run takes; it takes the first one."""
+        room = run.room
+        for place in range(first, end):
+            _, acknowledgement, size = encoded[place]
+            if len(acknowledgement) != run.frame_size or room <= 0 or size > self._max_frame_size:
+                return place
+            room -= size
+        return end
+
+    def _send_by_itself(
+        self, streams: tuple[RequestStream, ...], entry_id: int, header: bytes, payload: bytes, encoded: EncodedAdd
+    ) -> None:
+        """Send an entry that goes into no run."""
+        buffers, acknowledgement, size = encoded
         first = streams[0]
         for stream in streams:
             stream.connection.take_apart()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Self
 
 from bkclient.errors import BookKeeperError, LedgerTruncated
@@ -77,6 +78,11 @@ class MachineClient:
         """Send the entry to these bookies."""
         for bookie_id in bookies:
             self.world.send(Message(self, bookie_id, "add", entry.entry_id, add=entry))
+
+    def send_adds(self, entries: Sequence[NewEntry], write_sets: tuple[tuple[BookieId, ...], ...]) -> None:
+        """Send each entry to its write set."""
+        for entry in entries:
+            self.send_add(entry, write_sets[entry.entry_id % len(write_sets)])
 
     def run_update(self, number: int) -> None:
         """Start the update."""

@@ -116,6 +116,10 @@ async def appends(writer: LedgerWriter, payload: bytes, entries: int = ENTRIES) 
     await writer.flush()
 
 
+async def appends_together(writer: LedgerWriter, payload: bytes) -> None:
+    await writer.append_all(payload for _ in range(ENTRIES))
+
+
 async def single_reads(writer: LedgerWriter, _: bytes) -> None:
     for entry_id in range(READS):
         await writer.reader.read(entry_id)
@@ -128,6 +132,7 @@ async def a_range_read(writer: LedgerWriter, _: bytes) -> None:
 Operation = Callable[[LedgerWriter, bytes], Awaitable[None]]
 OPERATIONS: dict[str, Operation] = {
     "append": appends,
+    "unstriped_append_all": appends_together,
     "read": single_reads,
     "range_read": a_range_read,
     "unstriped_range_read": a_range_read,

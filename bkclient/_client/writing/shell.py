@@ -25,6 +25,7 @@ from bkclient._client.writing.explicit_lac import LacTimer
 from bkclient._client.writing.failures import log_failure
 from bkclient._client.writing.flushes import Flushes
 from bkclient._client.writing.gaps import NO_GAPS, NO_TURNS, Gaps
+from bkclient._client.writing.many import AppendsMany
 from bkclient._client.writing.observed import WriterStats, trace_append
 from bkclient._client.writing.options import options_of
 from bkclient._client.writing.outcomes import AppendFuture, AppendOutcomes, unmade
@@ -58,7 +59,7 @@ _DROPPED_S: Final = 1.0
 _LOOKS_PER_TIMEOUT: Final = 8
 
 
-class WriterShell(CountedAnswers):
+class WriterShell(CountedAnswers, AppendsMany):
     """Everything that writers of normal and of given entry ids have in common, without what applications see."""
 
     __slots__ = (
@@ -90,26 +91,26 @@ class WriterShell(CountedAnswers):
 
     def __init__(self, core: ClientCore, created: CreatedLedger, *, deferred_sync: bool, entry_ids_given: bool) -> None:
         limits, metadata = core.config.limits, created.value.metadata
-        self.core: Final = core
+        self.core = core
         self.loop = asyncio.get_running_loop()
         self.ledger_id: Final = metadata.ledger_id
-        self.codec: Final = entry_codec_for(metadata)
-        self.window: Final = WriterWindow(limits.max_in_flight_entries, limits.max_in_flight_bytes, core.window)
-        self.max_payload: Final = limits.max_frame_size_bytes - FRAME_OVERHEAD_BYTES
+        self.codec = entry_codec_for(metadata)
+        self.window = WriterWindow(limits.max_in_flight_entries, limits.max_in_flight_bytes, core.window)
+        self.max_payload = limits.max_frame_size_bytes - FRAME_OVERHEAD_BYTES
         options = options_of(core, deferred_sync=deferred_sync, entry_ids_given=entry_ids_given)
         self.machine = AppendMachine(created.value, self, options=options)
         self.ownership: Final = Ownership(core, self, created.connection)
         self._check = self.ownership.check
-        self.admission: Final = WriterAdmission(core, self.machine) if WriterAdmission.is_wanted(core) else None
-        self._stats: Final = None if core.stats is None else WriterStats(core.stats)
-        self._tracer: Final = core.tracer if core.tracer is not None and core.tracer.wants_appends else None
+        self.admission = WriterAdmission(core, self.machine) if WriterAdmission.is_wanted(core) else None
+        self._stats = None if core.stats is None else WriterStats(core.stats)
+        self._tracer = core.tracer if core.tracer is not None and core.tracer.wants_appends else None
         template = AddTemplate(
             ledger_id=metadata.ledger_id,
             master_key=self.codec.master_key,
             write_flags=int(WriteFlags.DEFERRED_SYNC) if deferred_sync else 0,  # a number, whose bits take less to test
         )
         self._adds = adds_over(self.admission or core.transport, template, self)
-        self.outcomes: Final = AppendOutcomes(metadata.ledger_id, self.loop)
+        self.outcomes = AppendOutcomes(metadata.ledger_id, self.loop)
         self.flushes: Final = Flushes()
         #: Which ids were handed in, and who waits to append a certain one when its turn has come; only where callers choose ids.
         self.gaps: Final = Gaps() if entry_ids_given else NO_GAPS
@@ -160,7 +161,7 @@ class WriterShell(CountedAnswers):
         try:
             machine.append(data)
         except Exception as error:  # noqa: BLE001 - part of it may have been sent
-            self._on_append_defect(error, size, entry_id)
+            self._on_append_defect(error, entry_id, (size,))
         future = unmade(AppendFuture)  # as its constructor, whose call every append would pay
         future._outcomes, future._entry_id, future._future = self.outcomes, entry_id, None  # noqa: SLF001
         if self._tracer is not None:
@@ -189,7 +190,7 @@ class WriterShell(CountedAnswers):
             self.window.give_back(size)
             raise
         except Exception as error:  # noqa: BLE001 - part of it may have been sent
-            self._on_append_defect(error, size, entry_id)
+            self._on_append_defect(error, entry_id, (size,))
         if machine.is_writable:
             if is_above_gap:
                 self.window.enter_gap(size)
@@ -263,12 +264,6 @@ class WriterShell(CountedAnswers):
         self._is_closed = True
         if self._closing is not None:
             self._closing.set()
-
-    def _on_append_defect(self, error: Exception, size: int, entry_id: int) -> None:
-        self.on_defect(error)
-        assert self.machine.fatal_error is not None, "the writer was stopped"
-        if self.outcomes.fail(entry_id, self.machine.fatal_error):  # the entry had not become one that is pending
-            self.window.give_back(size)
 
     def _let_go_if_ended(self) -> None:
         if not self._is_let_go and not self.machine.is_writable:

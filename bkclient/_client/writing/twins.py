@@ -44,11 +44,14 @@ _CLASSES: Final[dict[str, type[Any]]] = {
 #: Which of them may not be passed by, should somebody have replaced one.
 ON_THE_WAY: Final[tuple[tuple[type[Any], str], ...]] = (
     (WriterShell, "send_add"),
+    (WriterShell, "send_adds"),
     (WriterWindow, "try_take"),
     (AppendMachine, "append"),
+    (AppendMachine, "append_all"),
     (PendingAdds, "push"),
     (EntryCodec, "encode_header"),
     (LedgerAdds, "send"),
+    (LedgerAdds, "send_all"),
     (AddEncoder, "encode"),
     (AddPacketEncoder, "encode"),
 )
@@ -57,6 +60,7 @@ has_twins(
     "appending",
     WriterShell,
     "try_append",
+    "append_all",
     knows=(
         _CLASSES,
         WriterState.OPEN,

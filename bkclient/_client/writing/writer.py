@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Final
 
 from bkclient._client.core import ClientCore
@@ -18,6 +20,8 @@ __all__ = ["LedgerWriter"]
 #: leaves then, and a system call for each bookie costs as much as some ten appends.
 _YIELD_EVERY_ENTRIES: Final = 256
 _YIELD_EVERY_BYTES: Final = 1024 * 1024
+#: How many payloads are taken from their source before it is known how large they are.
+_FIRST_AT_ONCE: Final = 16
 
 
 class LedgerWriter(BaseWriter):
@@ -25,6 +29,8 @@ class LedgerWriter(BaseWriter):
 
     ``await writer.append(payload)`` returns the entry's id once an ack quorum of bookies has stored it and everything before
     it. For throughput, keep many appends in flight::
+
+        await writer.append_all(payloads)  # a list, or a generator of any length
 
         for payload in payloads:
             await writer.submit(payload)  # waits only while the window is full
@@ -78,6 +84,39 @@ class LedgerWriter(BaseWriter):
         while (future := self._shell.try_append(payload)) is None:
             await self.wait_for_room()
         return future
+
+    async def append_all(self, payloads: Iterable[Payload]) -> list[int]:
+        """Append entries, many under way at a time, and wait until all of them are acknowledged; returns their ids.
+
+        The fastest way to append. The payloads are taken from their source as the in-flight windows have room, so those of a
+        generator need not fit into memory together. Entries are in the order of ``payloads``, and their ids follow each other
+        unless something else appends to this writer meanwhile.
+
+        Raises as :meth:`append` does, by the first entry that failed; :attr:`last_add_acknowledged` tells how far it got. An
+        exception of ``payloads`` ends it, too. What was appended before an exception or a cancellation is under way, and
+        ambiguous until :meth:`flush`.
+        """
+        source, adds = iter(payloads), self._adds
+        ids: list[int] = []
+        at_once = _FIRST_AT_ONCE
+        while waiting := list(islice(source, at_once)):
+            count, length = len(waiting), adds.length
+            while waiting:
+                await self.wait_for_room()
+                appended = self._append_some(waiting)
+                ids += appended
+                del waiting[: len(appended)]
+            size = (adds.length - length) // count
+            at_once = max(1, min(_YIELD_EVERY_ENTRIES, _YIELD_EVERY_BYTES // max(1, size)))
+        await self._shell.flush(ids[-1] if ids else -1)
+        return ids
+
+    def _append_some(self, payloads: Sequence[Payload]) -> range:
+        """Append the first of these, as many as there is room for; returns the ids that they got."""
+        return self._shell.append_some(payloads)
+
+    def _future_of(self, entry_id: int) -> AppendFuture:
+        return AppendFuture(self._shell.outcomes, entry_id)
 
     def append_nowait(self, payload: Payload) -> AppendFuture:
         """As :meth:`submit`, for callers that cannot wait: raises :class:`~bkclient.errors.TooManyRequests` without room."""

@@ -281,3 +281,33 @@ def test_nobody_waits_for_ever_whatever_happens_in_whatever_order(events: list[t
         await asyncio.gather(*crowd.tasks, return_exceptions=True)
 
     story()
+
+
+@given(
+    st.lists(st.integers(0, 5), max_size=12),
+    st.integers(1, 8),
+    st.integers(1, 12),
+    st.integers(1, 8),
+    st.integers(1, 12),
+    st.lists(st.integers(0, 5), max_size=4),
+)
+def test_places_for_many_entries_are_those_that_each_would_have_taken(
+    sizes: list[int], own_entries: int, own_bytes: int, all_entries: int, all_bytes: int, taken_by_another: list[int]
+) -> None:
+    async def windows() -> tuple[ClientWindow, WriterWindow]:
+        shared = ClientWindow(all_entries, all_bytes)
+        other = WriterWindow(10, 100, shared)
+        for size in taken_by_another:
+            other.try_take(size)
+        return shared, WriterWindow(own_entries, own_bytes, shared)
+
+    async def play() -> None:
+        (shared, window), (shared_by_each, each) = await windows(), await windows()
+        count = 0
+        while count < len(sizes) and each.try_take(sizes[count]):
+            count += 1
+        assert window.take_many(sizes) == count
+        assert (window.entries, window.bytes) == (each.entries, each.bytes)
+        assert (shared.entries, shared.bytes) == (shared_by_each.entries, shared_by_each.bytes)
+
+    asyncio.run(play())

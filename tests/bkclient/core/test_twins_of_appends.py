@@ -49,6 +49,7 @@ BOOKIES = ("b0", "b1", "b2")
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("append"), st.sampled_from([0, 1, 100, 100, 512, 513, 20_000])),
+        st.tuples(st.just("append all"), st.lists(st.sampled_from([0, 1, 100, 100, 100, 20_000]), max_size=9)),
         st.tuples(st.just("turn")),
         st.tuples(
             st.just("answer"), st.integers(0, 2), st.integers(1, 9), st.sampled_from(["ok", "ok", "ok", "last first"])
@@ -105,6 +106,13 @@ async def _take(step: tuple[Any, ...], writer: LedgerWriter, connector: Connecto
                 futures.append(writer.append_nowait(bytes(size)))
             except BookKeeperError as error:
                 futures.append(str(error))
+        case "append all", sizes:
+            try:
+                futures += [
+                    future_of(writer, entry_id) for entry_id in shell_of(writer).append_some([*map(bytes, sizes)])
+                ]
+            except BookKeeperError as error:
+                futures.append(str(error))
         case ("thread",):
             thread = threading.Thread(target=lambda: futures.append(refusal_of(writer)))
             thread.start()
@@ -123,6 +131,10 @@ async def _take(step: tuple[Any, ...], writer: LedgerWriter, connector: Connecto
                 outstanding.never_mind(b"\x01" + ids)
         case "cancel", place if place < len(futures) and isinstance(futures[place], AppendFuture):
             futures[place].cancel()
+
+
+def future_of(writer: LedgerWriter, entry_id: int) -> AppendFuture:
+    return AppendFuture(shell_of(writer).outcomes, entry_id)
 
 
 def refusal_of(writer: LedgerWriter) -> str:
@@ -190,6 +202,26 @@ def test_answers_that_are_counted_where_they_arrive_come_to_the_same(
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(LedgerAdds, "count", lambda *_: None)
             assert counted == asyncio.run(played(version, 3, steps, is_exact=False))
+
+
+MANY = [("append all", [100] * 5), ("turn",)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from([2, 3]), st.sampled_from([3, 2]), st.sampled_from(CORES), STEPS)
+@example(3, 3, "python", [*MANY, ("answer", 0, 9, "ok"), ("answer", 1, 9, "ok"), ("append all", [20_000, 20_000, 1])])
+@example(3, 3, "cython", [*MANY, ("answer", 0, 9, "ok"), ("answer", 1, 1, "fenced"), *MANY])
+@example(2, 3, "python", [("give up", 1), *MANY, ("answer", 0, 9, "ok"), ("answer", 1, 2, "last first"), *MANY])
+@example(3, 2, "python", [*MANY, ("answer", 2, 3, "busy"), ("append all", [1])])
+def test_appending_many_at_once_comes_to_the_same_as_one_by_one(
+    version: int, write_quorum: int, core: str, steps: list[tuple[Any, ...]]
+) -> None:
+    """To the same bytes for every bookie, the same windows, and the same state of writer and connections after every step."""
+    with using_core(core):
+        together = asyncio.run(played(version, write_quorum, steps))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(WriterShell, "appends_plainly", False)
+            assert together == asyncio.run(played(version, write_quorum, steps))
 
 
 async def with_connections(writer: LedgerWriter, connector: Connector) -> AppendFuture:
@@ -288,7 +320,7 @@ def test_a_function_on_the_way_that_is_replaced_is_called(monkeypatch: Any) -> N
             with monkeypatch.context() as patch:
                 patch.setattr(owner, name, noting(called, name, getattr(owner, name)))
                 # The first answers wait until the metadata was read over the new connections.
-                steps = [*STORED, ("turn",), ("turn",), ("turn",), ("append", 100), ("turn",)]
+                steps = [*STORED, ("turn",), ("turn",), ("turn",), ("append", 100), ("turn",), *MANY]
                 if owner is chunks:  # what was registered by itself, because its key may have been in use
                     steps = [*steps, ("give up", 1), ("append", 100), ("turn",), ("answer", 0, 9, "ok")]
                 asyncio.run(played(2 if owner in (AddPacketEncoder, chunks) else 3, 3, steps))

@@ -6,7 +6,7 @@ means entry 0 at bookies a and b. A stage never answers of its own accord; the t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -154,6 +154,10 @@ class Writer(Stage):
 
     def send_add(self, entry: NewEntry, bookies: tuple[BookieId, ...]) -> None:
         self._note_add(entry, bookies)
+
+    def send_adds(self, entries: Sequence[NewEntry], write_sets: tuple[tuple[BookieId, ...], ...]) -> None:
+        for entry in entries:
+            self.send_add(entry, write_sets[entry.entry_id % len(write_sets)])
 
     def confirm_adds(self, entries: list[NewEntry]) -> None:
         self.acked.extend(entry.entry_id for entry in entries)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from bkclient._core import using_core
 from bkclient.errors import Code
-from bkclient.transport.adds import AddSender, adds_over
+from bkclient.transport.adds import AddSender, adds_over, sends_many
 from bkclient.transport.bulk import LedgerAdds
 from bkclient.transport.open_run import WriteSets
 from bkclient.transport.tcp_config import TcpTransportConfig
@@ -45,6 +45,7 @@ STEPS = st.lists(
             st.sampled_from(WRITE_SETS),
         ),
         st.tuples(st.just("send on"), st.integers(0, len(LEDGERS) - 1), st.integers(1, 4)),
+        st.tuples(st.just("send many"), st.integers(0, len(LEDGERS) - 1), st.integers(1, 4)),
         st.tuples(st.just("submit"), st.sampled_from(BOOKIES), st.integers(1, 2), st.integers(0, 7)),
         st.tuples(st.just("replace"), st.integers(0, len(LEDGERS) - 1)),
         st.tuples(st.just("wait"), st.sampled_from([0.0, 0.0, 0.0, 4.0, 11.0])),
@@ -108,6 +109,8 @@ class Play:
             case "send on", place, count:
                 for _ in range(count):
                     self._send(place, self.next_ids[place], BOOKIES)
+            case "send many", place, count:
+                self._send_many(place, range(self.next_ids[place], self.next_ids[place] + count))
             case "submit", bookie_id, ledger_id, entry_id:
                 request = AddRequest(
                     ledger_id, entry_id, KEY, header(ledger_id, entry_id), self._owe("alone", entry_id, (bookie_id,))
@@ -126,6 +129,13 @@ class Play:
         self.next_ids[place] = max(self.next_ids[place], entry_id + 1)
         name, sender = self.senders[place]
         sender.send(bookies, entry_id, header(LEDGERS[place], entry_id), self._owe(name, entry_id, bookies))
+
+    def _send_many(self, place: int, entry_ids: range) -> None:
+        self.next_ids[place] = entry_ids.stop
+        name, sender = self.senders[place]
+        assert sends_many(sender)
+        headers = [header(LEDGERS[place], entry_id) for entry_id in entry_ids]
+        sender.send_all(BOOKIES, entry_ids, headers, [self._owe(name, entry_id, BOOKIES) for entry_id in entry_ids])
 
     def _owe(self, name: str, entry_id: int, bookies: tuple[str, ...]) -> bytes:
         """The payload of an add to these bookies."""
@@ -209,6 +219,10 @@ def in_virtual_time(version: int, steps: list[tuple[Any, ...]]) -> dict[str, int
     steps=[("send on", 0, 3), ("wait", 0.0), ("send", 1, [3, 2, 4], BOOKIES), ("answer", 0, [0] * 6, Status.OK, 30)]
 )
 @example(steps=[("submit", "b0", 1, 2), ("send on", 0, 3), ("wait", 0.0), ("answer", 0, [1, 0, 0], Status.OK, 9)])
+@example(steps=[("submit", "b0", 1, 2), ("send many", 0, 3), ("wait", 0.0), ("answer", 0, [1, 0, 0], Status.OK, 9)])
+@example(
+    steps=[("send many", 0, 3), ("send", 0, [2], BOOKIES), ("wait", 0.0), ("answer", 0, [2, 0], Status.IO_ERROR, 9)]
+)
 @example(steps=[("send on", 0, 3), ("wait", 11.0), ("replace", 0), ("replace", 1), ("send", 0, [1, 2, 3], BOOKIES)])
 def test_every_outcome_is_that_of_its_own_add(version: int, steps: list[tuple[Any, ...]]) -> None:
     in_virtual_time(version, steps)
