@@ -22,6 +22,7 @@ __all__ = [
     "ENTRIES_MAX",
     "OPERATIONS",
     "Append",
+    "AppendAll",
     "AppendAt",
     "AskLac",
     "Call",
@@ -99,6 +100,20 @@ class Append(_OfLedger):
         _OfLedger.__post_init__(self)
         within("count", self.count, 1, ENTRIES_MAX)
         within("window", self.window, 1, ENTRIES_MAX)
+        within("size", self.size, 0, 1_000_000)
+
+
+@dataclass(frozen=True, slots=True)
+class AppendAll(_OfLedger):
+    """Append ``count`` entries of ``size`` bytes by one call, and wait for the outcomes."""
+
+    verb: ClassVar[str] = "append-all"
+    count: int
+    size: int = 100
+
+    def __post_init__(self) -> None:
+        _OfLedger.__post_init__(self)
+        within("count", self.count, 1, ENTRIES_MAX)
         within("size", self.size, 0, 1_000_000)
 
 
@@ -316,7 +331,7 @@ class Until(ClientOperation):
 
 
 _OF_ALL: Final[tuple[type[ClientOperation], ...]] = (
-    *(CreateLedger, Append, AppendAt, CancelAppends, Flush, ForceLedger, TellLac, Close, DeleteLedger),
+    *(CreateLedger, Append, AppendAll, AppendAt, CancelAppends, Flush, ForceLedger, TellLac, Close, DeleteLedger),
     *(Open, Read, ReadInBatches, AskLac, PollEntry, Follow, TailLedger),
     *(RecoverBookie, Decommission, RunAutoRecovery),
     *LOG_OPERATIONS,

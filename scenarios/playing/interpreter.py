@@ -45,7 +45,7 @@ __all__ = ["PlayedPlan", "UnmetError", "scenario_of"]
 #: These act while the triggering event is recorded, so that they meet the message or call which follows the event.
 _AT_ONCE: Final = (Drop, Hold, DelayMessages, DuplicateMessages, MetadataCalls, Omit)
 _WRITES: Final = (
-    *(ops.Append, ops.AppendAt, ops.Flush, ops.ForceLedger, ops.Close),
+    *(ops.Append, ops.AppendAll, ops.AppendAt, ops.Flush, ops.ForceLedger, ops.Close),
     *(log_ops.PublishMessages, log_ops.FlushLog, log_ops.ReleaseOwnLog),
 )
 

@@ -73,6 +73,7 @@ class PlayedProgram:
         self._players: Final[dict[type[ops.ClientOperation], Callable[[Any], Awaitable[None]]]] = {
             ops.CreateLedger: self._create,
             ops.Append: self._append,
+            ops.AppendAll: self._append_all,
             ops.AppendAt: self._append_at,
             ops.CancelAppends: self._cancel,
             ops.Flush: lambda operation: self._writer(operation).flush(),
@@ -178,6 +179,12 @@ class PlayedProgram:
             started.append(future)
         if not operation.nowait:
             await all_ended(started)
+
+    async def _append_all(self, operation: ops.AppendAll) -> None:
+        writer = self._writer(operation)
+        if not isinstance(writer, LedgerWriter):
+            raise MissingError(f"entries of {operation.ledger} have given ids")
+        await writer.append_all(self._rng.randbytes(operation.size) for _ in range(operation.count))
 
     async def _append_at(self, operation: ops.AppendAt) -> None:
         writer = self._writer(operation)

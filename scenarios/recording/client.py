@@ -6,7 +6,7 @@ takes these takes them. Results are recorded where the application gets them, in
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from bkclient import (
@@ -42,6 +42,12 @@ class _RecordedWriter(LedgerWriter):
     def append_nowait(self, payload: Payload) -> AppendFuture:
         entry_id = self.last_add_pushed + 1
         return self._log.added(self, entry_id, bytes(payload), super().append_nowait(payload), given=False)
+
+    def _append_some(self, payloads: Sequence[Payload]) -> range:
+        appended = super()._append_some(payloads)
+        for entry_id, payload in zip(appended, payloads):  # noqa: B905 - as many as there was room for
+            self._log.added(self, entry_id, bytes(payload), self._future_of(entry_id), given=False)
+        return appended
 
     async def force(self) -> None:
         await self._log.forced(self, super().force())
