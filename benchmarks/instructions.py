@@ -54,7 +54,12 @@ WARM, COUNTED = 2_000, 6_000
 #: Entries of a batch that is called for.
 PIECE: Final = 1_000
 #: What the client may do, in words of the report.
-WORK: Final = {"append": "an append", "range": "an entry of a range", "batch": "an entry of batches"}
+WORK: Final = {
+    "append": "an append",
+    "append-all": "an append of many",
+    "range": "an entry of a range",
+    "batch": "an entry of batches",
+}
 #: The environment variable that chooses a core, and the cores that are there.
 VARIABLE: Final = "BKCLIENT_CORE"
 THERE: Final = ["python"] if find_spec("bkclient._cython.answers") is None else ["python", "cython"]
@@ -173,6 +178,8 @@ async def work(count: Callable[[str], None], what: str, protocol: int, size: int
         async with BookKeeper(store, transport, config=config, rng=rng) as client:
             if what == "append":
                 await _append(client, count, payload, ledgers)
+            elif what == "append-all":
+                await _append_all(client, count, payload)
             else:
                 await _read(client, connector.bodies, count, payload, what)
 
@@ -191,6 +198,14 @@ async def _append(client: BookKeeper, count: Callable[[str], None], payload: byt
     for writer in writers:
         await writer.flush()
         await writer.close()
+
+
+async def _append_all(client: BookKeeper, count: Callable[[str], None], payload: bytes) -> None:
+    async with await client.create_ledger(**QUORUMS) as writer:
+        await writer.append_all(itertools.repeat(payload, WARM))
+        count("on")
+        await writer.append_all(itertools.repeat(payload, COUNTED))
+        count("off")
 
 
 async def _read(
