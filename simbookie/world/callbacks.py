@@ -8,19 +8,23 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import TimerHandle
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextvars import Context, copy_context
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from simbookie.world.process import Process, ProcessState, current_process
 
-__all__ = ["NumberedFuture", "NumberedTask", "OwnedHandle", "described", "owner_of"]
+__all__ = ["NumberedFuture", "NumberedTask", "OwnedHandle", "described", "new_handle", "owner_of"]
 
 T = TypeVar("T")
+H = TypeVar("H", bound="OwnedHandle")
+
+#: Makes an object without values.
+_new: Final[Callable[[type[Any]], Any]] = object.__new__
 
 
 class OwnedHandle(TimerHandle):
-    """A callback, soon or at a time, and whose it is.
+    """A callback, soon or at a time, and whose it is. :func:`new_handle` makes it.
 
     One class for both: the interpreter finds attributes faster where all objects that pass are of one class.
     """
@@ -39,26 +43,6 @@ class OwnedHandle(TimerHandle):
     # Of the debug mode, which there is not.
     _repr = _source_traceback = None
 
-    def __init__(
-        self,
-        callback: object,
-        args: tuple[Any, ...],
-        loop: asyncio.AbstractEventLoop,
-        context: Context | None,
-        when: float | None = None,
-    ) -> None:
-        # The fields of the base, without its questions: one of these is made for every callback.
-        if context is None:
-            context = copy_context()
-        self._context = context
-        self._loop = loop
-        self._callback = callback
-        self._args = args
-        self._cancelled = False
-        self._when = when
-        self._scheduled = when is not None
-        self.process = context.get(current_process)
-
     def cancel(self) -> None:
         """As any timer; only the loop is not asked whether it is in debug mode, which it never is."""
         if not self._cancelled:
@@ -70,6 +54,33 @@ class OwnedHandle(TimerHandle):
 
     def __eq__(self, other: object) -> bool:
         return self is other
+
+
+def new_handle(
+    of: type[H],
+    callback: object,
+    args: tuple[Any, ...],
+    loop: asyncio.AbstractEventLoop,
+    context: Context | None,
+    when: float | None = None,
+) -> H:
+    """A handle of the class ``of``: soon, or at ``when``.
+
+    No constructor, and without the questions that the base's asks: one is made for every callback, and a call of a class passes
+    several functions of the interpreter's before it comes to its constructor.
+    """
+    if context is None:
+        context = copy_context()
+    handle: H = _new(of)
+    handle._context = context  # noqa: SLF001  as for all that follow: this is the constructor
+    handle._loop = loop  # noqa: SLF001
+    handle._callback = callback  # noqa: SLF001
+    handle._args = args  # noqa: SLF001
+    handle._cancelled = False  # noqa: SLF001
+    handle._when = when  # noqa: SLF001
+    handle._scheduled = when is not None  # noqa: SLF001
+    handle.process = context.get(current_process)
+    return handle
 
 
 class NumberedFuture(asyncio.Future[T]):

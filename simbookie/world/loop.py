@@ -31,12 +31,11 @@ from asyncio import Handle, TimerHandle
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from contextvars import Context, copy_context
-from dataclasses import dataclass
 from itertools import count
 from typing import Any, Final, NoReturn, TypeVar, TypeVarTuple, Unpack
 
 from simbookie.collector_off import collector_off
-from simbookie.world.callbacks import NumberedFuture, NumberedTask, OwnedHandle, described, owner_of
+from simbookie.world.callbacks import NumberedFuture, NumberedTask, OwnedHandle, described, new_handle, owner_of
 from simbookie.world.connecting_loop import ConnectingLoop
 from simbookie.world.determinism import deterministic_anyio, forget_task
 from simbookie.world.errors import (
@@ -46,6 +45,7 @@ from simbookie.world.errors import (
     UnhandledErrors,
     WorldError,
 )
+from simbookie.world.limits import LoopLimits
 from simbookie.world.process import Process, ProcessState, current_process
 from simbookie.world.schedule import Schedule, Strand, StrandTimer, WakeTimer
 from simbookie.world.teardown import dead_silence, unwind
@@ -63,18 +63,6 @@ _FOREVER: Final = math.inf
 
 #: Cancelled timers are swept out when there are more than this and they are the majority.
 _CANCELLED_TIMERS_MAX: Final = 100
-
-
-@dataclass(frozen=True, slots=True)
-class LoopLimits:
-    """When a run is given up: callbacks executed, and seconds of virtual time."""
-
-    steps: int = 50_000_000
-    seconds: float = 30 * 86_400.0
-
-    def __post_init__(self) -> None:
-        if not (self.steps > 0 and self.seconds > 0):
-            raise ValueError(f"limits must be > 0, got {self.steps} steps and {self.seconds} s")
 
 
 class VirtualTimeLoop(ConnectingLoop):
@@ -127,7 +115,7 @@ class VirtualTimeLoop(ConnectingLoop):
         """Run ``callback`` after everything that is ready now."""
         if self._closed:
             self._check_closed()
-        handle = OwnedHandle(callback, args, self, context)
+        handle = new_handle(OwnedHandle, callback, args, self, context)
         self._ready.append(handle)
         return handle
 
@@ -137,7 +125,7 @@ class VirtualTimeLoop(ConnectingLoop):
         """Run ``callback`` at ``when`` on the loop's clock."""
         if self._closed:
             self._check_closed()
-        timer = OwnedHandle(callback, args, self, context, when)
+        timer = new_handle(OwnedHandle, callback, args, self, context, when)
         if when < _FOREVER:
             heapq.heappush(self._timers, (when, next(self._numbers), timer))
         elif when == _FOREVER:
@@ -153,7 +141,9 @@ class VirtualTimeLoop(ConnectingLoop):
         when = self.now + delay
         if self._closed or not when < _FOREVER:
             return self.call_at(when, callback, *args, context=context)
-        timer = OwnedHandle(callback, args, self, context, when)  # as call_at(), whose call every timer would cost
+        timer = new_handle(
+            OwnedHandle, callback, args, self, context, when
+        )  # as call_at(), whose call every timer would cost
         heapq.heappush(self._timers, (when, next(self._numbers), timer))
         return timer
 
@@ -174,9 +164,11 @@ class VirtualTimeLoop(ConnectingLoop):
         if self._closed:
             self._check_closed()
         if self.schedule is None and strand.head is None and when < _FOREVER:
-            heapq.heappush(self._timers, (when, next(self._numbers), OwnedHandle(callback, args, self, context, when)))
+            heapq.heappush(
+                self._timers, (when, next(self._numbers), new_handle(OwnedHandle, callback, args, self, context, when))
+            )
             return
-        timer = StrandTimer(callback, args, self, context, when)
+        timer = new_handle(StrandTimer, callback, args, self, context, when)
         timer.due, timer.strand = when, strand
         item = (when, next(self._numbers), timer)
         if not is_ordered:
@@ -230,9 +222,9 @@ class VirtualTimeLoop(ConnectingLoop):
         if process.state is _RUNNING and process.late is None:
             process.base.copy().run(callback, *args)
         elif process.state is _RUNNING and process.late is not None:
-            process.late.append(OwnedHandle(callback, args, self, process.context()))
+            process.late.append(new_handle(OwnedHandle, callback, args, self, process.context()))
         elif process.state is _PAUSED:
-            process.deferred.append(OwnedHandle(callback, args, self, process.context()))
+            process.deferred.append(new_handle(OwnedHandle, callback, args, self, process.context()))
 
     def pause(self, process: Process) -> None:
         """Let ``process`` execute nothing until :meth:`resume`."""
@@ -279,7 +271,8 @@ class VirtualTimeLoop(ConnectingLoop):
 
     def _run_once(self) -> None:  # noqa: C901, PLR0912  calls to its parts would cost every callback
         """Run until stopped. asyncio asks for one iteration, and after each whether to stop; asking here saves it a call."""
-        ready, timers, afterwards = self._ready, self._timers, self.afterwards
+        ready, timers, afterwards, failures = self._ready, self._timers, self.afterwards, self._failures
+        steps_max = self.limits.steps
         while True:
             self._iterations += 1
             if not ready and not self._stopping:
@@ -287,7 +280,9 @@ class VirtualTimeLoop(ConnectingLoop):
             elif timers and timers[0][0] <= self.now:
                 self._take_due()
             after_step, schedule = self.after_step, self.schedule
-            for _ in range(len(ready)):
+            left = len(ready)
+            while left:  # nearly always one, for which a range takes longer to make than this to count
+                left -= 1
                 handle = ready.popleft()
                 if handle._cancelled:  # noqa: SLF001
                     continue
@@ -320,14 +315,15 @@ class VirtualTimeLoop(ConnectingLoop):
             # a traceback of what a task raised may keep this frame, and a task must be destroyed as soon as nothing else
             # refers to it
             handle = context = args = None  # type: ignore[assignment]
-            if self._failures or self.steps > self.limits.steps:
+            if failures or self.steps > steps_max:
                 self._give_up()
             if self._stopping:
                 return
 
     def _give_up(self) -> NoReturn:
         if self._failures:
-            failures, self._failures = self._failures, []
+            failures = list(self._failures)
+            self._failures.clear()
             raise UnhandledErrors(failures) from failures[0][1]
         raise StepLimitReached(f"{self.steps} callbacks ran within {self.now:.6f} s", self.pending_tasks())
 
@@ -343,10 +339,15 @@ class VirtualTimeLoop(ConnectingLoop):
                 self._cancelled_timers -= 1
             elif type(timer) is OwnedHandle:
                 self._ready.append(timer)
-            elif isinstance(timer, StrandTimer):
-                self._take_turn(timer)
             else:
-                self._end_wait(timer)
+                self._take_scheduled(timer)
+
+    def _take_scheduled(self, timer: OwnedHandle) -> None:
+        """The same of a timer that is due and knows of a schedule."""
+        if isinstance(timer, StrandTimer):
+            self._take_turn(timer)
+        else:
+            self._end_wait(timer)
 
     def _take_turn(self, timer: StrandTimer) -> None:
         """Something in a strand is due: it happens, or is late, and with it what comes after it in the strand."""
@@ -379,7 +380,7 @@ class VirtualTimeLoop(ConnectingLoop):
         if when is None:
             return False
         process.late = [handle]
-        timer = WakeTimer(_nothing, (), self, process.context(), when)
+        timer = new_handle(WakeTimer, _nothing, (), self, process.context(), when)
         heapq.heappush(self._timers, (when, next(self._numbers), timer))
         return True
 
@@ -402,28 +403,29 @@ class VirtualTimeLoop(ConnectingLoop):
         while True:
             if not timers:
                 raise Deadlock(f"nothing can happen any more at {self.now:.6f} s", self.pending_tasks())
-            when, _, timer = timers[0]
+            when, number, timer = heapq.heappop(timers)
+            timer._scheduled = False  # noqa: SLF001
+            process = timer.process
             if timer._cancelled:  # noqa: SLF001
                 self._cancelled_timers -= 1
-            elif timer.process is not None and timer.process.state is _KILLED:
+            elif process is not None and process.state is _KILLED:
                 self._graveyard.append(timer)
             else:
                 break
-            timer._scheduled = False  # noqa: SLF001
-            heapq.heappop(timers)
-        if when > self.limits.seconds:
-            raise TimeLimitReached(
-                f"nothing happens before {when:.6f} s, the limit is {self.limits.seconds} s", self.pending_tasks()
-            )
-        if when > self.now:  # noqa: PLR1730  max() is a call
+        if when > self.now:
+            if when > self.limits.seconds:
+                timer._scheduled = True  # noqa: SLF001
+                heapq.heappush(timers, (when, number, timer))
+                raise TimeLimitReached(
+                    f"nothing happens before {when:.6f} s, the limit is {self.limits.seconds} s", self.pending_tasks()
+                )
             self.now = when
-        if type(timer) is OwnedHandle:  # as _take_due(), which has nothing more to do as a rule
-            heapq.heappop(timers)
-            timer._scheduled = False  # noqa: SLF001
+        if type(timer) is OwnedHandle:
             self._ready.append(timer)
-            if not timers or timers[0][0] > self.now:
-                return
-        self._take_due()
+        else:
+            self._take_scheduled(timer)
+        if timers and timers[0][0] <= self.now:
+            self._take_due()
 
     def _callback_failed(self, handle: OwnedHandle, error: BaseException) -> None:
         if isinstance(error, self.expected):
