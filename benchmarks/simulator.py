@@ -185,19 +185,19 @@ def unjudged() -> Iterator[None]:
 @contextmanager
 def unrecorded() -> Iterator[None]:
     """Runs whose events are neither packed, hashed nor judged in this block; scenarios go by them, so they are told."""
-    record = HistoryWriter.record
+    append = HistoryWriter.append
 
-    def count(self: HistoryWriter, kind: str, actor: str, ledger: int = -1, /, **fields: Any) -> None:
+    def count(self: HistoryWriter, kind: str, actor: str, ledger: int, fields: dict[str, Any]) -> None:
         event = Event(self.events, 0, actor, kind, ledger, fields)
         self.events += 1
         self.tell(event)
 
-    HistoryWriter.record = count  # type: ignore[method-assign]
+    HistoryWriter.append = count  # type: ignore[method-assign]
     try:
         with unjudged():
             yield
     finally:
-        HistoryWriter.record = record  # type: ignore[method-assign]
+        HistoryWriter.append = append  # type: ignore[method-assign]
 
 
 # Peers ---------------------------------------------------------------------------------------------------------------

@@ -157,7 +157,7 @@ class RequestRecorder:
     """Records the requests that arrive at one bookie, and its answers: a :class:`simbookie.observed.RequestObserver`."""
 
     def __init__(self, history: HistoryWriter, messages: RequestNumbers, bookie_id: str) -> None:
-        self._record = history.record
+        self._append = history.append
         self._messages = messages
         self._actor = bookie_id
 
@@ -169,7 +169,8 @@ class RequestRecorder:
         asked: Any = request  # an add or a read, as the others have no operation
         client, bookie, ledger_id, entry = host_of(source), self._actor, asked.ledger_id, asked.entry_id
         number = self._messages.arrived((client, bookie, operation, ledger_id, entry), request)
-        self._record(_BK_RECV, bookie, ledger_id, source=client, request=number, operation=operation, entry=entry)
+        asked_for = {"source": client, "request": number, "operation": operation, "entry": entry}
+        self._append(_BK_RECV, bookie, ledger_id, asked_for)
         return client, ledger_id, operation, entry, number, request.operation
 
     def request_answered(self, arrival: _Arrival | None, status: Status) -> None:
@@ -178,13 +179,5 @@ class RequestRecorder:
             return
         source, ledger_id, operation, entry, number, asked = arrival
         code = _CODE_OK if status is _OK else int(code_for_status(status, asked))
-        self._record(
-            _BK_ANSWER,
-            self._actor,
-            ledger_id,
-            source=source,
-            request=number,
-            operation=operation,
-            entry=entry,
-            code=code,
-        )
+        answer = {"source": source, "request": number, "operation": operation, "entry": entry, "code": code}
+        self._append(_BK_ANSWER, self._actor, ledger_id, answer)

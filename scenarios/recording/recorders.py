@@ -55,6 +55,7 @@ _HEADER: Final = struct.Struct(">qqqq")
 _BK_STORE: Final = Kind.BK_STORE
 _BK_SYNC: Final = Kind.BK_SYNC
 _BK_LAC: Final = Kind.BK_LAC
+_READ_RESULT: Final = Kind.READ_RESULT
 
 
 #: The fingerprints of so many payloads of so many bytes at most are remembered: each payload is recorded some ten times.
@@ -102,7 +103,7 @@ class Recorder:
     def __init__(self, history: HistoryWriter, digest_type: DigestType | None = None) -> None:
         """``digest_type`` is that of ledgers whose metadata are not learned."""
         self.history = history
-        self.record = history.record
+        self.record, self.append = history.record, history.append
         self.messages = RequestNumbers()
         #: What is stored of each log.
         self.manifests: dict[str, LogManifest] = {}
@@ -208,25 +209,27 @@ class BookieRecorder:
     def entry_stored(self, ledger_id: int, entry_id: int, body: bytes, recovery: bool, source: str) -> None:  # noqa: FBT001
         """Record BK_STORE."""
         _, lac, length, payload = self._recorder.parse(ledger_id, body)
-        self._recorder.record(
+        self._recorder.append(
             _BK_STORE,
             self._actor,
             ledger_id,
-            entry=entry_id,
-            content=fingerprint(payload),
-            recovery=recovery,
-            source=host_of(source),
-            lac=lac,
-            length=length,
+            {
+                "entry": entry_id,
+                "content": fingerprint(payload),
+                "recovery": recovery,
+                "source": host_of(source),
+                "lac": lac,
+                "length": length,
+            },
         )
 
     def entry_synced(self, ledger_id: int, entry_id: int) -> None:
         """Record BK_SYNC."""
-        self._recorder.record(_BK_SYNC, self._actor, ledger_id, entry=entry_id)
+        self._recorder.append(_BK_SYNC, self._actor, ledger_id, {"entry": entry_id})
 
     def lac_advanced(self, ledger_id: int, lac: int) -> None:
         """Record BK_LAC."""
-        self._recorder.record(_BK_LAC, self._actor, ledger_id, lac=lac)
+        self._recorder.append(_BK_LAC, self._actor, ledger_id, {"lac": lac})
 
     def fence_set(self, ledger_id: int, source: str, durable: bool) -> None:  # noqa: FBT001
         """Record FENCE_SET."""
@@ -288,7 +291,7 @@ class ClientLog:
 
     def record(self, kind: Kind, ledger_id: int = -1, **fields: Any) -> None:
         """Record an event of this process."""
-        self.recorder.record(kind, self.actor, ledger_id, **fields)
+        self.recorder.append(kind, self.actor, ledger_id, fields)
 
     def added(
         self, writer: AnyWriter, entry_id: int, payload: bytes, future: AppendFuture, *, given: bool
@@ -407,16 +410,19 @@ class ReaderLog:
 
     def result(self, entry_id: int, code: Code, payload: bytes | None, lac: int, version: int) -> None:
         """Record READ_RESULT."""
-        self._log.record(
-            Kind.READ_RESULT,
+        self._log.recorder.append(
+            _READ_RESULT,
+            self._log.actor,
             self._ledger_id,
-            entry=entry_id,
-            code=int(code),
-            content=None if payload is None else fingerprint(payload),
-            size=0 if payload is None else len(payload),
-            lac=lac,
-            version=version,
-            handle=self.handle,
+            {
+                "entry": entry_id,
+                "code": int(code),
+                "content": None if payload is None else fingerprint(payload),
+                "size": 0 if payload is None else len(payload),
+                "lac": lac,
+                "version": version,
+                "handle": self.handle,
+            },
         )
 
     def lac_advanced(self, lac: int, source: str) -> None:

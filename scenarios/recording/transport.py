@@ -30,6 +30,10 @@ _ADD_SEND: Final = Kind.ADD_SEND
 _ADD_RESP: Final = Kind.ADD_RESP
 _READ_SEND: Final = Kind.READ_SEND
 _READ_RESP: Final = Kind.READ_RESP
+_FENCE_SEND: Final = Kind.FENCE_SEND
+_FENCE_RESP: Final = Kind.FENCE_RESP
+_REC_READ_SEND: Final = Kind.REC_READ_SEND
+_REC_READ_RESP: Final = Kind.REC_READ_RESP
 
 
 class _SentEntry(NamedTuple):
@@ -107,19 +111,21 @@ class RecordingTransport(WrappingTransport):
         """Record an add that is sent next; returns its number."""
         entry_id, lac, length, content, size = sent
         number = self._number(bookie_id, "write-back" if is_recovery else "add", ledger_id, entry_id)
-        self._recorder.record(
+        self._recorder.append(
             _ADD_SEND,
             self._actor,
             ledger_id,
-            incarnation=self._incarnation,
-            entry=entry_id,
-            bookie=bookie_id,
-            recovery=is_recovery,
-            lac=lac,
-            length=length,
-            content=content,
-            size=size,
-            request=number,
+            {
+                "incarnation": self._incarnation,
+                "entry": entry_id,
+                "bookie": bookie_id,
+                "recovery": is_recovery,
+                "lac": lac,
+                "length": length,
+                "content": content,
+                "size": size,
+                "request": number,
+            },
         )
         return number
 
@@ -128,22 +134,25 @@ class RecordingTransport(WrappingTransport):
     ) -> None:
         """Record the outcome of the add with this number."""
         self._ended(bookie_id, "write-back" if is_recovery else "add", ledger_id, entry_id, number, code)
-        self._recorder.record(
+        self._recorder.append(
             _ADD_RESP,
             self._actor,
             ledger_id,
-            incarnation=self._incarnation,
-            entry=entry_id,
-            bookie=bookie_id,
-            recovery=is_recovery,
-            code=int(code),
-            request=number,
+            {
+                "incarnation": self._incarnation,
+                "entry": entry_id,
+                "bookie": bookie_id,
+                "recovery": is_recovery,
+                "code": int(code),
+                "request": number,
+            },
         )
 
     def on_read_sent(self, bookie_id: str, ledger_id: int, entry_id: int) -> int:
         """Record an ordinary read that is sent next; returns its number."""
         number = self._number(bookie_id, "read", ledger_id, entry_id)
-        self._recorder.record(_READ_SEND, self._actor, ledger_id, entry=entry_id, bookie=bookie_id, request=number)
+        asked = {"entry": entry_id, "bookie": bookie_id, "request": number}
+        self._recorder.append(_READ_SEND, self._actor, ledger_id, asked)
         return number
 
     def on_read_answered(
@@ -152,30 +161,32 @@ class RecordingTransport(WrappingTransport):
         """Record the outcome of the ordinary read with this number, and the LAC that the bookie told in passing."""
         self._ended(bookie_id, "read", ledger_id, entry_id, number, code)
         content = None if body is None else fingerprint(self._recorder.parse(ledger_id, body)[3])
-        self._recorder.record(
+        self._recorder.append(
             _READ_RESP,
             self._actor,
             ledger_id,
-            bookie=bookie_id,
-            code=int(code),
-            entry=entry_id,
-            content=content,
-            lac=lac,
-            request=number,
+            {
+                "bookie": bookie_id,
+                "code": int(code),
+                "entry": entry_id,
+                "content": content,
+                "lac": lac,
+                "request": number,
+            },
         )
 
     def _record_read(self, bookie_id: str, request: ReadRequest, reply_to: ReplyHandler) -> ReplyHandler:
         operation = operation_of(request)
         if operation == "read":
             return self._record_ordinary_read(bookie_id, request, reply_to)
-        record, actor, ledger_id, entry_id = self._recorder.record, self._actor, request.ledger_id, request.entry_id
+        append, actor, ledger_id, entry_id = self._recorder.append, self._actor, request.ledger_id, request.entry_id
         fence = request.fence_key is not None
         number = self._number(bookie_id, operation, ledger_id, entry_id)
         if operation == "fence":
-            record(Kind.FENCE_SEND, actor, ledger_id, bookie=bookie_id, request=number)
+            append(_FENCE_SEND, actor, ledger_id, {"bookie": bookie_id, "request": number})
         else:
             asked = {"entry": entry_id, "bookie": bookie_id, "fence": fence, "request": number}
-            record(Kind.REC_READ_SEND, actor, ledger_id, **asked)
+            append(_REC_READ_SEND, actor, ledger_id, asked)
 
         def on_reply(bookie: str, answered: Request, code: int, response: Response | None) -> None:
             self._ended(bookie_id, operation, ledger_id, entry_id, number, code)
@@ -185,11 +196,13 @@ class RecordingTransport(WrappingTransport):
             if body is not None:
                 found_entry, lac, _, payload = self._recorder.parse(ledger_id, body)
                 content = fingerprint(payload)
-            result = {"bookie": bookie_id, "code": int(code), "request": number}
+            result: dict[str, Any] = {"bookie": bookie_id, "code": int(code), "request": number}
             if operation == "fence":
-                record(Kind.FENCE_RESP, actor, ledger_id, **result, lac=lac, entry=found_entry)
+                result.update(lac=lac, entry=found_entry)
+                append(_FENCE_RESP, actor, ledger_id, result)
             else:
-                record(Kind.REC_READ_RESP, actor, ledger_id, **result, entry=entry_id, fence=fence, content=content)
+                result.update(entry=entry_id, fence=fence, content=content)
+                append(_REC_READ_RESP, actor, ledger_id, result)
             reply_to(bookie, answered, code, response)
 
         return on_reply
