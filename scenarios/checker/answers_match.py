@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Callable, Mapping
+from operator import itemgetter
+from typing import Any, Final
 
 from scenarios.checker import codes
 from scenarios.checker.base import Family, Handler, Report
@@ -32,6 +33,15 @@ _ANSWERS: Final[Mapping[str, str]] = {
 }
 
 
+#: What both say alike. A fence names no entry.
+_ALIKE: Final[Mapping[str, Callable[[Mapping[str, Any]], Any]]] = {
+    Kind.ADD_SEND: itemgetter("bookie", "entry", "recovery"),
+    Kind.FENCE_SEND: itemgetter("bookie"),
+    Kind.READ_SEND: itemgetter("bookie", "entry"),
+    Kind.REC_READ_SEND: itemgetter("bookie", "entry"),
+}
+
+
 _Asked = tuple[str, str, int]
 """What a request is about: bookie, operation, entry; -1 for a fence, whose answer names the last entry that the bookie has."""
 
@@ -43,14 +53,13 @@ def _asked(event: Event) -> _Asked:
 
 
 def _is_about_same(sent: Event, answer: Event) -> bool:
-    """Whether an answer is about what the request is about. A fence names no entry."""
-    asked, told = sent.fields, answer.fields
-    return (
-        _ANSWERS[sent.kind] == answer.kind
-        and asked["bookie"] == told["bookie"]
-        and ("entry" not in asked or asked["entry"] == told["entry"])
-        and asked.get("recovery") == told.get("recovery")
-    )
+    """Whether an answer is about what the request is about."""
+    kind = sent.kind
+    if _ANSWERS[kind] != answer.kind:
+        return False
+    said = _ALIKE[kind]
+    same: bool = said(sent.fields) == said(answer.fields)
+    return same
 
 
 class AnswersMatch(Family):

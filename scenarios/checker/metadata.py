@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
-from itertools import pairwise
 from typing import Any, Final
 
 from scenarios.history.schema import Event
@@ -56,14 +55,16 @@ class Metadata:
         self.ensemble_size: int = fields["ensemble_size"]
         self.write_quorum_size: int = fields["write_quorum_size"]
         self.ack_quorum_size: int = fields["ack_quorum_size"]
-        self.fragments: tuple[Fragment, ...] = tuple((first, tuple(members)) for first, members in fields["fragments"])
+        self.fragments: tuple[Fragment, ...] = tuple(
+            [(first, tuple(members)) for first, members in fields["fragments"]]
+        )
         self._firsts = [first for first, _ in self.fragments]
         #: Whether write sets can be computed. FragmentsWellFormed reports metadata that is not well formed.
         self.is_sound = (
             self.ensemble_size >= self.write_quorum_size >= self.ack_quorum_size >= 1
             and self._firsts[:1] == [0]
-            and all(lower < higher for lower, higher in pairwise(self._firsts))
-            and all(len(members) == self.ensemble_size for _, members in self.fragments)
+            and self._firsts == sorted(set(self._firsts))
+            and {len(members) for _, members in self.fragments} == {self.ensemble_size}
         )
         self._last_first = self._firsts[-1] if self._firsts else 0
         self._last_sets = (
@@ -71,8 +72,8 @@ class Metadata:
         )
 
     def _window(self, ensemble: tuple[str, ...], entry: int) -> tuple[str, ...]:
-        size = len(ensemble)
-        return tuple(ensemble[(entry + i) % size] for i in range(self.write_quorum_size))
+        start = entry % len(ensemble)
+        return (ensemble + ensemble)[start : start + self.write_quorum_size]  # which is no longer than the ensemble
 
     def write_set(self, entry: int) -> tuple[str, ...]:
         """The bookies that store ``entry``: Qw of its ensemble, from position ``entry mod E`` on. Sound metadata only."""

@@ -11,9 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from operator import itemgetter
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 from scenarios.checker.ack_has_quorum import AckHasQuorum
 from scenarios.checker.acked_readable import AckedReadable
@@ -51,7 +50,6 @@ from scenarios.checker.told_at_open import ToldAtOpen
 from scenarios.checker.writer_lac import WriterLac
 from scenarios.clauses import CLAUSES as VOCABULARY
 from scenarios.clauses import Clause, invariants_of
-from scenarios.filled_on_demand import FilledOnDemand
 from scenarios.history.schema import Event, Kind
 from scenarios.model import Violation
 
@@ -179,23 +177,8 @@ _ESSENTIAL_OF_LOGS: Final[dict[str, tuple[str, ...]]] = {
 }
 
 
-_TakesEssential = Callable[[Mapping[str, Any]], tuple[Any, ...]]
-
-
-def _nothing(_fields: Mapping[str, Any]) -> tuple[()]:
-    """Takes no field."""
-    return ()
-
-
-def _getter(names: tuple[str, ...]) -> _TakesEssential:
-    # A name alone is asked for twice: a function of Python's own returns a tuple of two at once, and one of ours is a call.
-    return itemgetter(*names, names[0]) if names else _nothing
-
-
-#: How the essential fields of an event are taken, by its kind.
-_GETTERS: Final[Mapping[str, _TakesEssential]] = MappingProxyType(
-    {kind: _getter(names) for kind, names in {**_ESSENTIAL, **_ESSENTIAL_OF_LOGS}.items()}
-)
+#: Both.
+_ALL_ESSENTIAL: Final = {**_ESSENTIAL, **_ESSENTIAL_OF_LOGS}
 
 
 #: By kind, what of the facts takes it in, before any family.
@@ -246,32 +229,39 @@ _HANDLERS_BEFORE: Final[Mapping[str, tuple[tuple[int, str], ...]]] = {
 }
 
 
-_Route = tuple[_TakesEssential, tuple[Handler, ...]]
-"""Of a kind of event: what takes its essential fields, and who handles it then."""
+_Route = tuple[tuple[str, ...], tuple[Handler, ...]]
+"""Of a kind of event: its essential fields, and who handles it if all of them are known."""
 
 
 def _route(handlers: Callable[[str], tuple[Handler, ...]], kind: str) -> _Route:
     """The route of a kind of event; it goes nowhere if the kind is not judged."""
-    essential = _GETTERS.get(kind)
-    return (_nothing, ()) if essential is None else (essential, handlers(kind))
+    essential = _ALL_ESSENTIAL.get(kind)
+    return ((), ()) if essential is None else (essential, handlers(kind))
 
 
 class _Ledger:
     """The facts and families of one ledger.
 
-    ``judges`` are these, by the kinds of events that they handle, and ``routes`` go to them and to the log of the ledger.
+    ``routes`` has those that were asked for, by kind of event: they go to facts and families, and to the log of the ledger.
     """
 
-    __slots__ = ("_is_over", "_logs", "_owners", "facts", "families", "judges", "routes")
+    __slots__ = ("_is_over", "_judges", "_logs", "_owners", "facts", "families", "routes")
 
     def __init__(self, facts: LedgerFacts, logs: LogsChecker, report: Report) -> None:
         self.facts = facts
-        self.families = tuple(family(facts, report) for family in FAMILIES)
-        self.judges = FilledOnDemand(self._judges_of)
-        self.routes = FilledOnDemand(partial(_route, self._handlers))
+        self.families = tuple([family(facts, report) for family in FAMILIES])
+        self.routes: dict[str, _Route] = {}
+        self._judges: dict[str, tuple[Handler, ...]] = {}
         self._owners: tuple[object, ...] = (facts, *self.families)
         self._logs = logs
         self._is_over = False
+
+    def judges(self, kind: str) -> tuple[Handler, ...]:
+        """Facts and families that handle events of this kind."""
+        judges = self._judges.get(kind)
+        if judges is None:
+            judges = self._judges[kind] = self._judges_of(kind)
+        return judges
 
     def _judges_of(self, kind: str) -> tuple[Handler, ...]:
         if self._is_over:
@@ -281,20 +271,21 @@ class _Ledger:
 
     def forget_routes(self) -> None:
         """Find anew who handles what."""
-        self.judges.clear()
+        self._judges.clear()
         self.routes.clear()
 
-    def _handlers(self, kind: str) -> tuple[Handler, ...]:
+    def handlers(self, kind: str) -> tuple[Handler, ...]:
+        """All that handle events of this kind."""
         if kind in _ESSENTIAL_OF_LOGS:
             return (self._logs.feed,)
         of_log = (self._logs.feed_ledger,) if self.facts.ledger in self._logs.ledgers else ()
-        return (*of_log, *((self._take_cas,) if kind == Kind.META_CAS else self.judges[kind]))
+        return (*of_log, *((self._take_cas,) if kind == Kind.META_CAS else self.judges(kind)))
 
     def _take_cas(self, event: Event) -> None:
         if not self._is_over and self.facts.metadata.begins_anew(event):
             self._is_over = True
             self.forget_routes()
-        for handle in self.judges[event.kind]:
+        for handle in self.judges(event.kind):
             handle(event)
 
 
@@ -312,8 +303,8 @@ class OnlineChecker:
         self.violations: list[Violation] = []
         self._broken: set[tuple[int, str]] = set()
         self._ledgers: dict[int, _Ledger] = {}
-        #: By ledger, where its events go; those without a ledger have a negative one.
-        self._routes = FilledOnDemand(self._routes_of)
+        #: By ledger and kind, where its events go; those without a ledger have a negative one.
+        self._routes: dict[int, dict[str, _Route]] = {}
         self._syncing: set[str] = set()
         self._recording: set[str] = set()
         self._restarts: dict[str, tuple[int, str | None]] = {}
@@ -325,26 +316,41 @@ class OnlineChecker:
 
     def feed_all(self, events: Iterable[Event]) -> None:
         """Take in the next events: faster than one by one."""
-        all_routes = self._routes
+        routes = (
+            self._routes
+        )  # no dictionary that fills itself: to ask one of a class of Python's takes ten times as long
         for event in events:
             self.events += 1
-            essential, handlers = all_routes[event.ledger][event.kind]
             try:
-                is_known = None not in essential(event.fields)
+                essential, handlers = routes[event.ledger][event.kind]
+            except KeyError:
+                essential, handlers = self._find_route(event.ledger, event.kind)
+            fields = event.fields
+            try:
+                for name in essential:
+                    if fields[name] is None:
+                        self.skipped += 1
+                        handlers = ()
+                        break
             except KeyError:  # of another version of the vocabulary
-                is_known = False
-            if not is_known:
                 self.skipped += 1
                 continue
             for handle in handlers:
                 handle(event)
 
-    def _routes_of(self, ledger_id: int) -> FilledOnDemand[str, _Route]:
+    def _find_route(self, ledger_id: int, kind: str) -> _Route:
+        """Where events of this ledger and kind go, from now on without asking here."""
         if ledger_id < 0:
-            return FilledOnDemand(partial(_route, self._handlers_elsewhere))
-        facts = LedgerFacts(ledger_id, self._syncing, self._recording, self._restarts)
-        ledger = self._ledgers[ledger_id] = _Ledger(facts, self._logs, partial(self._report, ledger_id))
-        return ledger.routes
+            handlers = self._handlers_elsewhere
+        else:
+            ledger = self._ledgers.get(ledger_id)
+            if ledger is None:
+                facts = LedgerFacts(ledger_id, self._syncing, self._recording, self._restarts)
+                ledger = self._ledgers[ledger_id] = _Ledger(facts, self._logs, partial(self._report, ledger_id))
+                self._routes[ledger_id] = ledger.routes
+            handlers = ledger.handlers
+        route = self._routes.setdefault(ledger_id, {})[kind] = _route(handlers, kind)
+        return route
 
     def _handlers_elsewhere(self, kind: str) -> tuple[Handler, ...]:
         if kind in _ESSENTIAL_OF_LOGS:
@@ -359,7 +365,7 @@ class OnlineChecker:
 
     def _feed_each(self, event: Event) -> None:
         for ledger in self._ledgers.values():
-            for handle in ledger.judges[event.kind]:
+            for handle in ledger.judges(event.kind):
                 handle(event)
 
     def _is_of_log(self, ledger_id: int) -> None:

@@ -58,20 +58,17 @@ class ReplicasAgree(Family):
     def on_send(self, event: Event) -> None:
         """An entry leaves a client."""
         fields = event.fields
+        entry, content = fields["entry"], fields["content"]
         if fields["recovery"]:
             self.checked["B8"] += 1
-            if fields["entry"] not in self._entries:
-                self.broken(
-                    "B8",
-                    f"{event.actor} wrote entry {fields['entry']} back, which no writer ever sent",
-                    event.seq,
-                )
+            if entry not in self._entries:
+                self.broken("B8", f"{event.actor} wrote entry {entry} back, which no writer ever sent", event.seq)
             self._check_read(event)
-        elif fields["content"] is not None:
-            sent = self._sent.get(fields["entry"], ())
-            if fields["content"] not in sent:
-                self._sent[fields["entry"]] = (*sent, fields["content"])
-        self._compare(event)
+        elif content is not None:
+            sent = self._sent.get(entry, ())
+            if content not in sent:
+                self._sent[entry] = (*sent, content)
+        self._compare(event, entry, content, fields["length"])
 
     def _check_read(self, event: Event) -> None:
         run, content = self.facts.run_of(event.actor), event.fields["content"]
@@ -89,20 +86,26 @@ class ReplicasAgree(Family):
 
     def on_store(self, event: Event) -> None:
         """An entry arrives at a bookie."""
-        fields = event.fields
-        now = (fields["content"], fields["length"], event.seq)
-        known = self._stored.setdefault(fields["entry"], {}).setdefault(event.actor, now)
-        if known is not now:
+        fields, bookie = event.fields, event.actor
+        entry, content, length = fields["entry"], fields["content"], fields["length"]
+        stored = self._stored.get(entry)
+        if stored is None:
+            stored = self._stored[entry] = {}
+        known = stored.get(bookie)
+        if known is None:
+            stored[bookie] = (content, length, event.seq)
+        else:
             self.checked["D14"] += 1
-            if None not in known[:2] + now[:2] and known[:2] != now[:2]:
+            is_known = None not in (*known[:2], content, length)
+            if is_known and known[:2] != (content, length):
                 self.broken(
                     "D14",
-                    f"{event.actor} stored entry {fields['entry']} with content {known[0]} and length {known[1]}, and again with "
-                    f"content {now[0]} and length {now[1]}",
+                    f"{bookie} stored entry {entry} with content {known[0]} and length {known[1]}, and again with content "
+                    f"{content} and length {length}",
                     known[2],
                     event.seq,
                 )
-        self._compare(event)
+        self._compare(event, entry, content, length)
 
     def on_result(self, event: Event) -> None:
         """An application got an entry."""
@@ -116,9 +119,7 @@ class ReplicasAgree(Family):
                 "F4", f"{event.actor} read entry {fields['entry']} with a content that no writer had sent", event.seq
             )
 
-    def _compare(self, event: Event) -> None:
-        fields = event.fields
-        entry, content, length = fields["entry"], fields["content"], fields["length"]
+    def _compare(self, event: Event, entry: int, content: int | None, length: int | None) -> None:
         known = self._entries.get(entry)
         if known is None:
             self._entries[entry] = (content, length, event.seq)

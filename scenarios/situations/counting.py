@@ -38,22 +38,23 @@ _Asked = tuple[tuple[str, Callable[[Occasion], bool]], ...]
 """Situations to be asked about an event, with their names."""
 
 
-class _OfKind(dict[Any, _Asked]):
-    """By the values of the fields that matter to them, which situations events of one kind may bring about."""
+class _OfKind:
+    """The situations that events of one kind may bring about; ``known`` has them by the values of the fields that matter."""
 
-    __slots__ = ("_fields", "_situations", "values_of")
+    __slots__ = ("_fields", "_situations", "known", "values_of")
 
     def __init__(self, situations: Sequence[Situation] = ()) -> None:
-        super().__init__()
+        self.known: dict[Any, _Asked] = {}
         self._situations = situations
         self._fields = tuple(sorted({name for situation in situations for name in situation.where}))
         #: What takes these values out of the fields of an event; None if no field matters.
         self.values_of: Callable[[Mapping[str, Any]], Any] | None = itemgetter(*self._fields) if self._fields else None
 
-    def __missing__(self, values: Any) -> _Asked:
-        if len(self) >= _REMEMBERED_MAX:
-            self.clear()
-        found = self[values] = self.left(values if len(self._fields) > 1 else (values,))
+    def find(self, values: Any) -> _Asked:
+        """The situations that these values leave, which are known from now on."""
+        if len(self.known) >= _REMEMBERED_MAX:
+            self.known.clear()
+        found = self.known[values] = self.left(values if len(self._fields) > 1 else (values,))
         return found
 
     def left(self, values: Sequence[Any] = ()) -> _Asked:
@@ -110,9 +111,17 @@ class Situations:
             if route is None:
                 continue
             values_of, of_kind, asked, take = route
-            ledger, fields = ledgers[event.ledger], event.fields
+            fields = event.fields
+            try:
+                ledger = ledgers[event.ledger]
+            except KeyError:
+                ledger = ledgers[event.ledger] = LedgerSoFar()
             if values_of is not None:
-                asked = of_kind[values_of(fields)]
+                values = values_of(fields)
+                try:
+                    asked = of_kind.known[values]
+                except KeyError:
+                    asked = of_kind.find(values)
             if asked:
                 moment.event, moment.fields, moment.ledger, moment.actor = event, fields, ledger, event.actor
                 if "entry" in fields:

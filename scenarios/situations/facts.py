@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from scenarios.filled_on_demand import FilledOnDemand
 from scenarios.history import Event, Kind
 
 __all__ = [
@@ -153,7 +152,8 @@ class RunSoFar:
     """What is known of the run: its ledgers, hosts, and faults in force."""
 
     def __init__(self) -> None:
-        self.ledgers = FilledOnDemand[int, LedgerSoFar](lambda _: LedgerSoFar())
+        #: Those that an event was about; what counts situations fills it.
+        self.ledgers: dict[int, LedgerSoFar] = {}
         self.down: set[str] = set()
         #: How often each bookie was started again.
         self.restarts: Counter[str] = Counter()
