@@ -26,6 +26,10 @@ class LedgerState(IntEnum):
     CLOSED = 3
 
 
+#: Every look at metadata asks for it, and members of an enumeration take longer to find.
+_CLOSED: Final = LedgerState.CLOSED
+
+
 class DigestType(IntEnum):
     """How entries are protected, numbered as stored in metadata."""
 
@@ -105,13 +109,13 @@ class LedgerMetadata:
             raise ValueError(
                 f"ledger {self.ledger_id}: it cannot end at entry {self.last_entry_id} with {self.length} bytes"
             )
-        if self.state is not LedgerState.CLOSED and (self.last_entry_id, self.length) != (INVALID_ENTRY_ID, 0):
+        if self.state is not _CLOSED and (self.last_entry_id, self.length) != (INVALID_ENTRY_ID, 0):
             raise ValueError(f"ledger {self.ledger_id}: only a closed ledger has an end, this one is {self.state.name}")
 
     @property
     def is_closed(self) -> bool:
         """Whether the end is final."""
-        return self.state is LedgerState.CLOSED
+        return self.state is _CLOSED
 
     @property
     def last_fragment(self) -> Fragment:

@@ -42,10 +42,15 @@ class LaneState(Enum):
     GONE = "gone"
 
 
+# Members of an enumeration take longer to find.
+_OPEN: Final = LaneState.OPEN
+_RETIRING: Final = LaneState.RETIRING
+_GONE: Final = LaneState.GONE
+
 NEXT: Final = {
-    LaneState.OPEN: (LaneState.RETIRING, LaneState.GONE),
-    LaneState.RETIRING: (LaneState.GONE,),
-    LaneState.GONE: (),
+    _OPEN: (_RETIRING, _GONE),
+    _RETIRING: (_GONE,),
+    _GONE: (),
 }
 
 
@@ -113,10 +118,9 @@ class Lanes(Generic[L, R]):
         """Every lane."""
         return self.active + self.retiring
 
-    @property
     def need_care(self) -> bool:
         """Whether :meth:`settled` and :meth:`sweep` have to be called: there is more than one plain lane."""
-        return bool(len(self.active) > 1 or self.retiring or self.waiting)
+        return len(self.active) > 1 or bool(self.retiring) or bool(self.waiting)
 
     def submit(self, key: bytes | None, request: R, deadline: float) -> bool:
         """Send ``request`` over a lane on which ``key`` is free, or let it wait until ``deadline``.
@@ -166,9 +170,9 @@ class Lanes(Generic[L, R]):
 
     def lost(self, lane: L) -> bool:
         """``lane`` is of no more use; False if it was closed by these rules. Call :meth:`revive` next."""
-        if self._state_of(lane) is LaneState.GONE:
+        if self._state_of(lane) is _GONE:
             return False
-        self._move(lane, LaneState.GONE)
+        self._move(lane, _GONE)
         return True
 
     def revive(self) -> list[R]:
@@ -184,7 +188,7 @@ class Lanes(Generic[L, R]):
 
     def check(self) -> None:
         """Assert what holds between events; takes time linear in the keys that are waited for."""
-        if not self.need_care:
+        if not self.need_care():
             return
         assert not set(self.active) & set(self.retiring), "a lane is in one state"
         assert self._idle_since.keys() <= set(self.active), "only a lane that takes requests is idle"
@@ -220,30 +224,30 @@ class Lanes(Generic[L, R]):
         return len(self.retiring) < self._lanes_max - 1
 
     def _retire(self, lane: L) -> None:
-        self._move(lane, LaneState.RETIRING)
+        self._move(lane, _RETIRING)
         if not lane.pending_requests:
             self._close(lane)
 
     def _close(self, lane: L) -> None:
         assert not lane.pending_requests, "a lane is closed when it has no more to answer"
-        self._move(lane, LaneState.GONE)
+        self._move(lane, _GONE)
         self._ports.close_lane(lane)
 
     def _state_of(self, lane: L) -> LaneState:
         if lane in self.active:
-            return LaneState.OPEN
-        return LaneState.RETIRING if lane in self.retiring else LaneState.GONE
+            return _OPEN
+        return _RETIRING if lane in self.retiring else _GONE
 
     def _move(self, lane: L, state: LaneState) -> None:
         """The one place where lanes change their state."""
         before = self._state_of(lane)
         assert state in NEXT[before], f"a lane that is {before.value} becomes {state.value}"
-        if before is LaneState.OPEN:
+        if before is _OPEN:
             self._idle_since.pop(lane, None)
             self.active.remove(lane)
         else:
             self.retiring.remove(lane)
-        if state is LaneState.RETIRING:
+        if state is _RETIRING:
             self.retiring.append(lane)
         self._assert_bounds()
 

@@ -200,32 +200,31 @@ class BookieLink:
         """
         lanes, load = self.lanes, self.load
         active = lanes.active
-        needs_care = len(active) > 1 or bool(lanes.retiring) or bool(lanes.waiting)
-        requests = size = 0
-        if not needs_care:  # nearly always: there is one lane, or none, and nothing waits for another one
-            if active:
-                requests, size = active[0].check()
-        else:
-            lanes.check()
-            for queue in lanes.waiting.values():
-                requests += len(queue)
-                size += sum(_size(request) for _, (request, _) in queue)
-            for lane in lanes.all:
-                lane_requests, lane_size = lane.check()
-                requests += lane_requests
-                size += lane_size
-        assert (load.requests, load.bytes) == (requests, size), "the load is what is outstanding and what waits"
-        assert not self.is_closed or not requests, "nothing is outstanding once the link was closed"
-        assert not needs_care or self._sweep_timer is not None or self.is_closed, "somebody looks after the lanes"
         first = active[0].stream if active else None
+        requests = size = 0
+        if len(active) > 1 or lanes.retiring or lanes.waiting:
+            requests, size = self._check_lanes()
+        elif active:  # nearly always: there is one lane, or none, and nothing waits for another one
+            requests, size = active[0].check()
+        assert load.requests == requests, "the load is what is outstanding and what waits"
+        assert load.bytes == size, "the load is what is outstanding and what waits"
+        assert not requests or not self.is_closed, "nothing is outstanding once the link was closed"
         assert self._main is first, "requests go over the first lane"
+
+    def _check_lanes(self) -> tuple[int, int]:
+        """The same of several lanes, and of what waits for one."""
+        self.lanes.check()
+        assert self._sweep_timer is not None or self.is_closed, "somebody looks after the lanes"
+        waiting = [_size(request) for queue in self.lanes.waiting.values() for _, (request, _) in queue]
+        lanes = [lane.check() for lane in self.lanes.all]
+        return len(waiting) + sum(count for count, _ in lanes), sum(waiting) + sum(size for _, size in lanes)
 
     def check_changes(self) -> None:
         """Call :meth:`check` if anything has changed since the last call; or always, while it needs more than one connection."""
         main, load, lanes = self._main, self.load, self.lanes
         counts = None if main is None else main.counts()
         now = (counts, load.requests, load.bytes, len(lanes.active), main)
-        if now != self._checked or lanes.need_care:
+        if now != self._checked or lanes.need_care():
             self.check()
             self._checked = now
 
@@ -318,7 +317,7 @@ class BookieLink:
         if main is not self._main:
             self._main = main
             self.context.routes.changed()
-        if lanes.need_care and self._sweep_timer is None and not self.is_closed:
+        if lanes.need_care() and self._sweep_timer is None and not self.is_closed:
             self._sweep_timer = asyncio.get_running_loop().call_later(self.config.scan_interval_s, self._sweep)
 
     def _sweep(self) -> None:

@@ -35,6 +35,8 @@ Handler = ReplyHandler | AddReplies | ReadReplies
 _ESTABLISHED: Final = StreamState.ESTABLISHED
 _WORKING: Final = StreamState.WORKING
 _DETACHED: Final = StreamState.DETACHED
+_NEW: Final = StreamState.NEW
+_ENDED: Final = StreamState.ENDED
 _STATUS_OK: Final = Status.OK
 _OK: Final = Code.OK
 
@@ -84,7 +86,6 @@ class TurnsRun(Protocol):
 class Cares(Protocol):
     """The lanes of a link, as far as a stream has to know them."""
 
-    @property
     def need_care(self) -> bool:
         """Whether :meth:`StreamOwner.settled` has to be called for answers; it is for requests that are given up."""
         ...
@@ -162,7 +163,7 @@ class RequestStream(ABC):
         self._loop = asyncio.get_running_loop()
         self.connection = connection
         #: Changed by :meth:`_become` only.
-        self.state = StreamState.NEW
+        self.state = _NEW
         self._load = connection.load
         self._scan_interval_s = config.scan_interval_s
         #: What was submitted in this turn of the loop, encoded.
@@ -200,11 +201,14 @@ class RequestStream(ABC):
         assert self.state is _WORKING or self.state is _ESTABLISHED, "requests are for a connection that stands"
         if self.run is not None:
             self.run.end()
-        if self._load.is_full or (self.is_paused and self.is_overfull):
+        load = self._load  # is_full and now are what follows, in place of properties, which every request would ask
+        is_full = load.requests >= load.max_requests or load.bytes >= load.max_bytes
+        if is_full or (self.is_paused and self.is_overfull):
             self._owner.fail(request, reply_to, Code.TOO_MANY_REQUESTS)
             return
+        now = self.turn_began if self.buffers else self._loop.time()
         try:
-            buffers = self.connection.send(request, reply_to, self.now + self._config.timeout_s(request))
+            buffers = self.connection.send(request, reply_to, now + self._config.timeout_s(request))
         except (IllegalOperation, FrameTooLarge):
             self._owner.fail(request, reply_to, Code.ILLEGAL_OPERATION)
             return
@@ -384,7 +388,7 @@ class RequestStream(ABC):
 
     def _ended(self) -> None:
         """The socket is closed."""
-        self._become(StreamState.ENDED)
+        self._become(_ENDED)
         self._owner.ended(self)
 
     @property

@@ -101,8 +101,9 @@ class TcpTransportConfig:
             return self.add_timeout_s
         if operation is _GET_BOOKIE_INFO:
             return self.bookie_info_timeout_s
-        # A long poll is not late while the bookie waits as asked (H-21).
-        return self.read_timeout_s + (request.wait_s if isinstance(request, ReadRequest) else 0.0)
+        if isinstance(request, ReadRequest) and request.long_poll is not None:
+            return self.read_timeout_s + request.wait_s  # it is not late while the bookie waits as asked (H-21)
+        return self.read_timeout_s
 
     @property
     def backoff(self) -> Backoff:

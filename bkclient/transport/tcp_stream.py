@@ -104,7 +104,7 @@ class Stream(RequestStream, asyncio.BufferedProtocol):
         """See :class:`asyncio.BufferedProtocol`."""
         if stored := self.connection.buffer_updated(nbytes):
             self._stored(stored)
-        if self.connection.reads or self.connection.frames.has_frame or self._owner.lanes.need_care:
+        if self.connection.reads or self.connection.frames.has_frame or self._owner.lanes.need_care():
             self._take_rest()
 
     def _take_rest(self) -> None:
@@ -116,7 +116,7 @@ class Stream(RequestStream, asyncio.BufferedProtocol):
                 self._answered(self.connection.answers())
         except WireError as error:
             self.abort(Code.BOOKIE_NOT_AVAILABLE, f"it does not keep to the protocol ({error.message})")
-        if self._owner.lanes.need_care:
+        if self._owner.lanes.need_care():
             self._owner.settled(self)
 
     def eof_received(self) -> None:

@@ -373,13 +373,12 @@ class ClientConnection(Generic[Token]):
                 requests += 1
                 size += entry[3]
         assert requests == len(entries) - outstanding.given_up, "a request that was given up is counted"
-        sizes = [add[3] for add in self.adds.values()] if self.adds else []
-        if self.runs:
-            sizes += self.runs.sizes()
-            self._check_runs()
-        if self.reads:
+        if self.adds or self.runs or self.reads:  # which connections of objects have none of
+            sizes = [add[3] for add in self.adds.values()]
             sizes += [read[4] for read in self.reads.values()]
-        if sizes:
+            if self.runs:
+                sizes += self.runs.sizes()
+                self._check_runs()
             requests += len(sizes)
             size += sum(sizes)
         assert load.requests >= requests, "what is outstanding here is part of the load"

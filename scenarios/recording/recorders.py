@@ -56,6 +56,7 @@ _BK_STORE: Final = Kind.BK_STORE
 _BK_SYNC: Final = Kind.BK_SYNC
 _BK_LAC: Final = Kind.BK_LAC
 _READ_RESULT: Final = Kind.READ_RESULT
+_OK: Final = Code.OK
 
 
 #: The fingerprints of so many payloads of so many bytes at most are remembered: each payload is recorded some ten times.
@@ -302,7 +303,8 @@ class ClientLog:
         """
         content, is_durable, ledger_id = fingerprint(payload), not writer.is_deferred_sync, writer.ledger_id
         common: dict[str, Any] = {"incarnation": self._incarnation, "entry": entry_id}
-        self.record(Kind.APP_ADD, ledger_id, **common, content=content, size=len(payload), given=given)
+        added = {**common, "content": content, "size": len(payload), "given": given}
+        self.recorder.append(Kind.APP_ADD, self.actor, ledger_id, added)
 
         def on_done(done: AppendFuture) -> None:
             error = None if done.cancelled() else done.exception()
@@ -382,7 +384,7 @@ class ReaderLog:
         except BookKeeperError as error:
             self.result(entry_id, error.code, None, lac, version)
             raise
-        self.result(entry_id, Code.OK, entry.payload, lac, version)
+        self.result(entry_id, _OK, entry.payload, lac, version)
         return entry
 
     async def read_batch(self, reader: LedgerReader, first: int, reading: Awaitable[Entries]) -> Entries:

@@ -47,6 +47,14 @@ __all__ = ["OpenSession", "SimulatedMetadataStore"]
 
 T = TypeVar("T")
 
+# Every call asks for these, and members of an enumeration take longer to find.
+_CONFLICT: Final = MetadataFault.CONFLICT
+_ANSWER_LOST: Final = MetadataFault.ANSWER_LOST
+_CALL_LOST: Final = MetadataFault.CALL_LOST
+_FAIL: Final = MetadataFault.FAIL
+_STALE: Final = MetadataFault.STALE
+_HOLD: Final = MetadataFault.HOLD
+
 _WRITES: Final = ("create_ledger", "write_ledger")
 
 OpenSession = Callable[[], MetadataStore]
@@ -366,7 +374,7 @@ class SimulatedMetadataStore:
         answer_latency_s = config.latency_s + config.jitter_s * random()
         action, interception = self._service.fate_of(call, random())
         sent = _Call(call, carry_out, answer, self._session, action, answer_latency_s)
-        if action is MetadataFault.HOLD and interception is not None:
+        if action is _HOLD and interception is not None:
             interception.hold(lambda: self._send_on(sent, latency_s))
         elif isinstance(action, Delay):
             self._loop.call_later(latency_s + action.seconds, self._arrive, sent, context=self._context)
@@ -381,9 +389,9 @@ class SimulatedMetadataStore:
         """A call reaches the service."""
         if not self._process.is_alive or self._way_out.blocked or sent.session is not self._session:
             return
-        if self._service.is_down or not self._has_session or sent.action is MetadataFault.CALL_LOST:
+        if self._service.is_down or not self._has_session or sent.action is _CALL_LOST:
             self._answer_later(sent, None, _CallLostError())
-        elif sent.action is MetadataFault.FAIL:
+        elif sent.action is _FAIL:
             self._answer_later(sent, None, MetadataStoreError("the service refused the call", **_where(sent.call)))
         else:
             self._loop.create_task(
@@ -395,10 +403,10 @@ class SimulatedMetadataStore:
         call = sent.call
         result: Any = None
         error: Exception | None = None
-        if sent.action is MetadataFault.CONFLICT:
+        if sent.action is _CONFLICT:
             await self._service.intrude(call.ledger_id)
         try:
-            if sent.action is MetadataFault.STALE and call.operation == "read_ledger":
+            if sent.action is _STALE and call.operation == "read_ledger":
                 result = self._service.stale(call.ledger_id)
             if result is None:
                 result = await sent.carry_out(sent.session)
@@ -406,7 +414,7 @@ class SimulatedMetadataStore:
                     self._service.learn(result)
         except BookKeeperError as refusal:
             error = refusal
-        if sent.action is MetadataFault.ANSWER_LOST:
+        if sent.action is _ANSWER_LOST:
             error = _CallLostError()
         self._answer_later(sent, result, error)
 

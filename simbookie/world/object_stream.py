@@ -28,6 +28,7 @@ __all__ = ["ObjectConnection", "ObjectStream"]
 # Every message asks for these, and members of an enumeration take longer to find.
 _ESTABLISHED: Final = StreamState.ESTABLISHED
 _WORKING: Final = StreamState.WORKING
+_NOT_AVAILABLE: Final = Code.BOOKIE_NOT_AVAILABLE
 
 
 class ObjectConnection(ClientConnection[Handler]):
@@ -108,7 +109,7 @@ class ObjectStream(RequestStream):
         """The connection stands."""
         self._end = end
         end.on_message, end.on_lost = self._received, self._lost
-        self._become(StreamState.ESTABLISHED)
+        self._become(_ESTABLISHED)
         self._owner.connected(self, end.peer_name)
 
     def _received(self, message: ResponseMessage) -> None:
@@ -116,7 +117,7 @@ class ObjectStream(RequestStream):
         if state is not _WORKING and state is not _ESTABLISHED:
             return
         self._answered(self.connection.received(message))
-        if self._owner.lanes.need_care:
+        if self._owner.lanes.need_care():
             self._owner.settled(self)
 
     def _flush(self) -> None:
@@ -128,7 +129,7 @@ class ObjectStream(RequestStream):
                 send(message)
 
     def _lost(self) -> None:
-        self._detach(Code.BOOKIE_NOT_AVAILABLE, "it broke")
+        self._detach(_NOT_AVAILABLE, "it broke")
         self._ended()
 
     def _break_off(self) -> None:

@@ -146,7 +146,7 @@ def test_one_lane_serves_different_keys() -> None:
     for entry_id in range(100):
         bench.read(entry_id)
     assert len(bench.opened) == 1
-    assert not bench.lanes.need_care
+    assert not bench.lanes.need_care()
 
 
 def test_a_request_whose_key_is_taken_goes_over_another_lane() -> None:
@@ -225,7 +225,7 @@ def test_lanes_but_the_first_are_closed_when_idle() -> None:
     bench.wait(IDLE_S - 1)
     assert bench.lanes.active == [first, second]
     bench.wait(1)
-    assert (bench.lanes.active, second.is_closed, bench.lanes.need_care) == ([first], True, False)
+    assert (bench.lanes.active, second.is_closed, bench.lanes.need_care()) == ([first], True, False)
 
 
 def test_while_the_bookie_is_backed_off_from_requests_wait_for_the_lanes_there_are() -> None:

@@ -114,7 +114,7 @@ class Slow:
 class Owner:
     """A lane that only listens."""
 
-    lanes = SimpleNamespace(need_care=False)
+    lanes = SimpleNamespace(need_care=lambda: False)
 
     def __init__(self) -> None:
         self.failed: list[int] = []
