@@ -70,9 +70,13 @@ class Witnesses:
         history.readers += (self._checker.feed_all, self._situations.feed_all)
 
     def judge(self, ending: RunEnding, meets: Sequence[str]) -> Judgement:
-        """What the history and its ending prove, once all of it is recorded, of a run that is about the situations ``meets``."""
+        """What the history and its ending prove, once all of it is recorded, of a run that is about the situations ``meets``.
+
+        The end of the witnesses.
+        """
         self._history.flush()
         violations = (*self._checker.finish(), *ending.stuck)
+        self._checker.let_go()
         met = {name: count for name, count in sorted(self._situations.met.items()) if count}
         problem = ending.problem
         missed = () if problem else tuple(name for name in meets if name not in met)

@@ -93,11 +93,11 @@ class Situations:
         self.met: Counter[str] = Counter()
         self._facts = RunSoFar()
         self._moment = Occasion(self._facts)
-        self._routes = {kind: self._route(kind) for kind in {**_BY_KIND, **self._facts.takers}}
-
-    def _route(self, kind: str) -> _Route:
-        of_kind = _BY_KIND.get(kind, _NONE)
-        return of_kind.values_of, of_kind, _ALWAYS_ASKED.get(kind, ()), self._facts.takers.get(kind)
+        takers = self._facts.takers()
+        self._routes: dict[str, _Route] = {}
+        for kind in {**_BY_KIND, **takers}:
+            of_kind = _BY_KIND.get(kind, _NONE)
+            self._routes[kind] = of_kind.values_of, of_kind, _ALWAYS_ASKED.get(kind, ()), takers.get(kind)
 
     def feed(self, event: Event) -> None:
         """Take in the next event."""

@@ -163,8 +163,10 @@ class RunSoFar:
         self.in_force: dict[str, tuple[str, str]] = {}
         #: By client and handle, ledger and publish time of the message of a log that a reader got last.
         self.log_times: dict[tuple[str, int], tuple[int, int | None]] = {}
-        #: By kind, what makes an event a fact; many kinds of events are none.
-        self.takers: Final[Mapping[str, Callable[[Event, LedgerSoFar], None]]] = {
+
+    def takers(self) -> Mapping[str, Callable[[Event, LedgerSoFar], None]]:
+        """By kind, what makes an event a fact; many kinds of events are none."""
+        return {
             Kind.META_CAS: self._cas,
             Kind.APP_ADD: self._add,
             Kind.APP_ACK: self._ack,
@@ -245,7 +247,12 @@ class RunSoFar:
     def _sent(event: Event, ledger: LedgerSoFar) -> None:
         fields = event.fields
         if not fields["recovery"]:
-            ledger.sent.setdefault(fields["entry"], set()).add(fields["bookie"])
+            entry, bookie = fields["entry"], fields["bookie"]
+            sent = ledger.sent.get(entry)
+            if sent is None:
+                ledger.sent[entry] = {bookie}
+            else:
+                sent.add(bookie)
 
     @staticmethod
     def _answered(event: Event, ledger: LedgerSoFar) -> None:
@@ -288,13 +295,20 @@ class RunSoFar:
 
     @staticmethod
     def _asked(event: Event, ledger: LedgerSoFar) -> None:
-        ledger.asked.setdefault((event.actor, event.fields["entry"]), set()).add(event.fields["bookie"])
+        place, bookie = (event.actor, event.fields["entry"]), event.fields["bookie"]
+        asked = ledger.asked.get(place)
+        if asked is None:
+            ledger.asked[place] = {bookie}
+        else:
+            asked.add(bookie)
 
     @staticmethod
     def _read(event: Event, ledger: LedgerSoFar) -> None:
         fields = event.fields
         place = event.actor, fields["entry"]
-        ledger.asked.get(place, set()).discard(fields["bookie"])
+        asked = ledger.asked.get(place)
+        if asked is not None:
+            asked.discard(fields["bookie"])
         if fields["code"] != OK:
             ledger.bad_reads.add(place)
 
@@ -309,8 +323,13 @@ class RunSoFar:
     @staticmethod
     def _stored(event: Event, ledger: LedgerSoFar) -> None:
         entry, bookie = event.fields["entry"], event.actor
-        ledger.stored.setdefault(entry, set()).add(bookie)
-        ledger.top[bookie] = max(entry, ledger.top.get(bookie, -1))
+        stored = ledger.stored.get(entry)
+        if stored is None:
+            ledger.stored[entry] = {bookie}
+        else:
+            stored.add(bookie)
+        if entry > ledger.top.get(bookie, -1):
+            ledger.top[bookie] = entry
         ledger.lost.discard((bookie, entry))
 
     @staticmethod

@@ -176,6 +176,8 @@ class VirtualTimeLoop(ConnectingLoop):
         elif strand.head is None:
             strand.head = timer
             heapq.heappush(self._timers, item)
+        elif strand.waiting is None:
+            strand.waiting = deque([item])
         else:
             strand.waiting.append(item)
 

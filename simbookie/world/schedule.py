@@ -47,10 +47,12 @@ class Strand:
         self.name = name
         #: The next thing, which has a place among the timers, and those behind it, which have none yet.
         self.head: StrandTimer | None = None
-        self.waiting: deque[tuple[float, int, StrandTimer]] = deque()
+        self.waiting: deque[tuple[float, int, StrandTimer]] | None = (
+            None  # until one waits: without a schedule none does
+        )
 
     def __repr__(self) -> str:
-        return f"<Strand {self.name}, {len(self.waiting)} waiting>"
+        return f"<Strand {self.name}, {len(self.waiting or ())} waiting>"
 
 
 class StrandTimer(OwnedHandle):
