@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 import scenarios.checker
 from scenarios.checker import CLAUSES, FAMILIES, INVARIANTS, LOG_FAMILIES, OnlineChecker
 from scenarios.checker.base import Family
+from scenarios.checker.facts import LedgerFacts
 from scenarios.checker.logs.base import LogFamily
 from scenarios.history import FIELDS, KINDS, Event, FieldType, HistoryWriter, Kind
 from tests.scenarios.stories import DENIED, Story, assert_broken
@@ -279,3 +281,22 @@ def test_no_disturbance_of_a_correct_run_upsets_it(data: st.DataObject) -> None:
     for event in events:
         checker.feed(event)
     checker.finish()
+
+
+def test_what_it_kept_of_ledgers_is_gone_as_soon_as_it_lets_go() -> None:
+    """Without the collector of garbage, which would look at all of it before."""
+
+    def alive() -> int:
+        return sum(isinstance(kept, LedgerFacts | Family) for kept in gc.get_objects())
+
+    gc.collect()
+    gc.disable()
+    try:
+        before = alive()
+        checker = OnlineChecker()
+        checker.feed_all(eventful().events)
+        assert alive() > before
+        checker.let_go()
+        assert alive() == before
+    finally:
+        gc.enable()
