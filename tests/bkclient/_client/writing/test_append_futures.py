@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections.abc import Awaitable, Callable
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -217,6 +218,32 @@ async def test_a_set_of_futures_loses_those_that_are_done() -> None:
     assert kept == {appends.futures[2]}
 
 
+@pytest.mark.parametrize("kind", [Ours, Asyncios])
+async def test_a_callback_is_taken_back_as_often_as_it_was_given_and_no_other(kind: type[Ours | Asyncios]) -> None:
+    appends, seen = kind(1), []
+    (future,) = appends.futures
+
+    def first(_: object) -> None:
+        seen.append("first")
+
+    def second(_: object) -> None:
+        seen.append("second")
+
+    for callback in (first, second, first):
+        future.add_done_callback(callback)
+    assert future.remove_done_callback(first) == 2
+    assert future.remove_done_callback(first) == 0
+    appends.confirm(1)
+    await asyncio.sleep(0)
+    assert seen == ["second"]
+
+
+async def test_asyncio_names_a_callback_by_its_function() -> None:
+    appends = Ours(1)
+    appends.futures[0].add_done_callback(completed)
+    assert "completed" in repr(appends.outcomes.awaited[0])
+
+
 async def test_a_callback_runs_in_its_context() -> None:
     variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="none")
     context = contextvars.copy_context()
@@ -246,14 +273,31 @@ async def test_it_tells_what_it_is() -> None:
 
 async def test_every_failure_is_an_error_of_its_own_that_names_its_entry() -> None:
     appends = Ours(3)
-    error = LedgerFenced(ledger_id=LEDGER)
+    error = LedgerFenced()
     for entry_id in range(3):
         assert appends.outcomes.fail(entry_id, error)
         assert not appends.outcomes.fail(entry_id, QuorumTimeout(ledger_id=LEDGER)), "the first one counts"
     found = [future.exception() for future in appends.futures]
-    assert [each.entry_id for each in found] == [0, 1, 2]
+    assert [(each.ledger_id, each.entry_id) for each in found] == [(LEDGER, 0), (LEDGER, 1), (LEDGER, 2)]
     assert len({id(each) for each in (error, *found)}) == 4
     assert appends.futures[0].exception() is found[0]
+
+
+class MakesNoFutures(asyncio.SelectorEventLoop):
+    def create_future(self) -> asyncio.Future[Any]:
+        raise AssertionError("a future was made")
+
+
+def test_nothing_is_made_for_entries_whose_outcome_is_asked_for_after_they_are_acknowledged() -> None:
+    with closing(MakesNoFutures()) as loop:
+        outcomes = AppendOutcomes(LEDGER, loop)
+        future = AppendFuture(outcomes, 0)
+        outcomes.confirm(entries(0, 0))
+        assert (future.done(), future.cancelled(), future.cancel()) == (True, False, False)
+        assert (future.result(), future.exception()) == (0, None)
+        with pytest.raises(StopIteration) as end:
+            next(future.__await__())
+        assert end.value.value == 0
 
 
 @pytest.mark.parametrize("make", [writer_of, advanced_writer_of])
