@@ -10,6 +10,10 @@ instead of the processor's, which needs no Valgrind: those of the client and of 
     python -m benchmarks.instructions
     python -m benchmarks.instructions --core cython --protocol 2 --size 1024 --functions 40
     python -m benchmarks.instructions --what range --what batch --size 1024
+    python -m benchmarks.instructions --ensemble 5 --write-quorum 3 --ack-quorum 2
+    python -m benchmarks.instructions --ledgers 1000 --bookies 5
+
+Ledgers of more than one ensemble take ``--bookies`` beyond ``--ensemble``: each ledger has bookies of its own, chosen by a seed.
 """
 
 from __future__ import annotations
@@ -28,7 +32,7 @@ from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any, Final, cast
+from typing import Annotated, Any, Final, NamedTuple, cast
 
 import typer
 
@@ -46,8 +50,6 @@ from bkclient.wire.v3_add import varint
 from tests.bkclient.transport import sockets
 from tests.bkclient.transport.sockets import SocketObject, resolve, transport_with
 
-BOOKIES: Final = ("b0", "b1", "b2")
-QUORUMS: Final[dict[str, Any]] = {"ensemble_size": 3, "write_quorum_size": 3, "ack_quorum_size": 2}
 WINDOW: Final = 1000
 #: Entries before anything is counted, and those that are.
 WARM, COUNTED = 2_000, 6_000
@@ -65,6 +67,20 @@ VARIABLE: Final = "BKCLIENT_CORE"
 THERE: Final = ["python"] if find_spec("bkclient._cython.answers") is None else ["python", "cython"]
 #: What stands for bookies, which is not counted.
 _BOOKIES: Final = (__file__, sockets.__file__)
+
+
+class Sizes(NamedTuple):
+    """Of ledgers: E, Qw and Qa, and how many bookies there are to choose from."""
+
+    ensemble: int
+    write_quorum: int
+    ack_quorum: int
+    bookies: int
+
+    @property
+    def quorums(self) -> dict[str, Any]:
+        """For the creation of a ledger."""
+        return dict(zip(("ensemble_size", "write_quorum_size", "ack_quorum_size"), self, strict=False))
 
 
 class _Socket(SocketObject):
@@ -159,7 +175,9 @@ class Bytecodes:
         return self._on_event
 
 
-async def work(count: Callable[[str], None], what: str, protocol: int, size: int, ledgers: int, chunk: int) -> None:
+async def work(
+    count: Callable[[str], None], what: str, protocol: int, size: int, ledgers: int, chunk: int, *sizes: int
+) -> None:
     """What a child does: it appends to ``ledgers`` in turn, as many in flight as the window takes, or reads one of them."""
     config = ClientConfig().with_changes(
         connections={"protocol_version": protocol},
@@ -172,20 +190,22 @@ async def work(count: Callable[[str], None], what: str, protocol: int, size: int
     transport = transport_with(transport_config, connector)
     rng = random.Random(2)
     payload = bytes(size)
+    of_ledgers = Sizes(*sizes)
     async with MemoryMetadataService().session(rng=rng) as store:
-        for bookie_id in BOOKIES:
+        for number in range(of_ledgers.bookies):
+            bookie_id = f"b{number}"
             await store.register_bookie(bookie_id, BookieAddress(bookie_id, 1))
         async with BookKeeper(store, transport, config=config, rng=rng) as client:
             if what == "append":
-                await _append(client, count, payload, ledgers)
+                await _append(client, of_ledgers, count, payload, ledgers)
             elif what == "append-all":
-                await _append_all(client, count, payload)
+                await _append_all(client, of_ledgers, count, payload)
             else:
-                await _read(client, connector.bodies, count, payload, what)
+                await _read(client, of_ledgers, connector.bodies, count, payload, what)
 
 
-async def _append(client: BookKeeper, count: Callable[[str], None], payload: bytes, ledgers: int) -> None:
-    writers = [await client.create_ledger(**QUORUMS) for _ in range(ledgers)]
+async def _append(client: BookKeeper, sizes: Sizes, count: Callable[[str], None], payload: bytes, ledgers: int) -> None:
+    writers = [await client.create_ledger(**sizes.quorums) for _ in range(ledgers)]
     for writer in writers:
         await writer.append(payload)
     in_turn = itertools.cycle(writers)
@@ -200,8 +220,8 @@ async def _append(client: BookKeeper, count: Callable[[str], None], payload: byt
         await writer.close()
 
 
-async def _append_all(client: BookKeeper, count: Callable[[str], None], payload: bytes) -> None:
-    async with await client.create_ledger(**QUORUMS) as writer:
+async def _append_all(client: BookKeeper, sizes: Sizes, count: Callable[[str], None], payload: bytes) -> None:
+    async with await client.create_ledger(**sizes.quorums) as writer:
         await writer.append_all(itertools.repeat(payload, WARM))
         count("on")
         await writer.append_all(itertools.repeat(payload, COUNTED))
@@ -209,9 +229,9 @@ async def _append_all(client: BookKeeper, count: Callable[[str], None], payload:
 
 
 async def _read(
-    client: BookKeeper, bodies: list[bytes], count: Callable[[str], None], payload: bytes, what: str
+    client: BookKeeper, sizes: Sizes, bodies: list[bytes], count: Callable[[str], None], payload: bytes, what: str
 ) -> None:
-    async with await client.create_ledger(**QUORUMS) as writer:
+    async with await client.create_ledger(**sizes.quorums) as writer:
         size = len(payload)
         codec = EntryCodec(writer.ledger_id, DigestType.CRC32C, b"")
         for entry_id in range(WARM + COUNTED):
@@ -250,6 +270,12 @@ def main(
     protocol: Annotated[list[int], typer.Option(help="Protocol version; again for both.")] = [3, 2],  # noqa: B006
     size: Annotated[list[int], typer.Option(help="Bytes of payload.")] = [100, 1024],  # noqa: B006
     ledgers: Annotated[int, typer.Option(help="How many are appended to in turn.")] = 1,
+    ensemble: Annotated[int, typer.Option(help="Bookies of a ledger.")] = 3,
+    write_quorum: Annotated[
+        int | None, typer.Option(help="Bookies of an entry; all of the ledger's by default.")
+    ] = None,
+    ack_quorum: Annotated[int | None, typer.Option(help="How many acknowledge it; a majority by default.")] = None,
+    bookies: Annotated[int, typer.Option(help="Of which ledgers get theirs; as many as needed by default.")] = 0,
     chunk: Annotated[list[int], typer.Option(help="Acknowledgements that arrive together.")] = [32],  # noqa: B006
     loop: Annotated[str, typer.Option(help="Event loop.")] = LOOPS[0],
     functions: Annotated[int, typer.Option(help="Tell of so many functions of the processor, too.")] = 0,
@@ -257,15 +283,18 @@ def main(
 ) -> None:
     """Count the instructions of an append, or of an entry that is read."""
     unit = "bytecodes" if bytecodes else "instructions"
+    replicas = write_quorum or ensemble
+    sizes = Sizes(ensemble, replicas, ack_quorum or replicas // 2 + 1, max(bookies, ensemble))
     for kind, version, payload, together, name in itertools.product(what, protocol, size, chunk, core):
         if kind != "append" and together != chunk[0]:
             continue  # answers to reads come together
-        arguments = [loop, kind, *map(str, (version, payload, ledgers, together))]
+        arguments = [loop, kind, *map(str, (version, payload, ledgers, together, *sizes))]
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "callgrind"
             each = counted(unit, arguments, name, file) / COUNTED
             how = f", {ledgers} ledgers, chunks of {together}" if kind == "append" else ""
-            print(f"v{version}, {payload} B{how}, {name}: {each:,.0f} {unit} of {WORK[kind]}", flush=True)
+            where = "/".join(map(str, sizes[:3])) + (f" of {sizes.bookies} bookies" if bookies > ensemble else "")
+            print(f"v{version}, {payload} B, {where}{how}, {name}: {each:,.0f} {unit} of {WORK[kind]}", flush=True)
             if functions and not bytecodes:
                 _tell(file, functions)
 
