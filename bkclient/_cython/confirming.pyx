@@ -111,12 +111,12 @@ def on_adds_stored(self, bookie_id, entry_ids):
         self.on_defect(error)
 
 
-def on_adds_stored_by(self, bookie_ids, entry_ids):
+def on_adds_stored_by(self, quorums, entry_ids):
     """Twin of the definition."""
     if not is_a(self, _shell):
-        return _on_adds_stored_by(self, bookie_ids, entry_ids)
+        return _on_adds_stored_by(self, quorums, entry_ids)
     try:
-        if not got(self, _shell_at.machine).acknowledged_by(bookie_ids, entry_ids):
+        if not got(self, _shell_at.machine).acknowledged_by(quorums, entry_ids):
             self._tell()
     except Exception as error:
         self.on_defect(error)
@@ -139,16 +139,16 @@ def acknowledged(self, bookie_id, entry_ids):
         self._complete()
 
 
-def acknowledged_by(self, bookie_ids, entry_ids):
+def acknowledged_by(self, quorums, entry_ids):
     """Twin of the definition."""
     if not is_a(self, _machine) or got(self, _machine_at.state) is _changing:
-        return _acknowledged_by(self, bookie_ids, entry_ids)
+        return _acknowledged_by(self, quorums, entry_ids)
     options = got(self, _machine_at.options)
     if type(options) is not _options or got(options, _enforces_at) is not False:
-        return _acknowledged_by(self, bookie_ids, entry_ids)
+        return _acknowledged_by(self, quorums, entry_ids)
     done = got(self, _machine_at.adds).take_stored(entry_ids)
     if done is None:
-        return _acknowledged_by(self, bookie_ids, entry_ids)
+        return _acknowledged_by(self, quorums, entry_ids)
     got(self, _machine_at.ports).confirm_adds(done)
     return True
 

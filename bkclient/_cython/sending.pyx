@@ -20,7 +20,7 @@ cdef object _write_sets = None
 cdef Py_ssize_t _open_at = 0
 
 cdef struct SenderSlots:
-    Py_ssize_t streams, encoder, txn_ids, max_frame_size, timeout_s, replies, keys_recur, last_in_run, quorum, counts_up_to
+    Py_ssize_t streams, encoder, txn_ids, max_frame_size, timeout_s, replies, keys_recur, last_in_run, quorum, counts_up_to, is_striped
 
 cdef struct StreamSlots:
     Py_ssize_t buffers, turn_began, connection, is_paused, has_expired, bookie_id
@@ -32,7 +32,8 @@ cdef struct LoadSlots:
     Py_ssize_t requests, bytes, max_requests, max_bytes
 
 cdef struct RunSlots:
-    Py_ssize_t frame_size, left, room, entry_ids, sizes, acknowledgements, buffers, parts, replies, streams, sets, is_careful, number, quorum
+    Py_ssize_t frame_size, left, room, entry_ids, sizes, acknowledgements, buffers, parts, replies, streams, sets, is_careful, numbers, quorum
+    Py_ssize_t stripes, pieces
 
 cdef RunSlots _run_at
 #: The bytes of the last frame, and the object that says so: one frame is as large as the one before, as a rule.
@@ -55,7 +56,10 @@ def bind(sender, each, stream, connection, load, outstanding, run, write_sets):
     _sender_at.last_in_run = offset_of(sender, "_last_in_run")
     _sender_at.quorum = offset_of(sender, "_quorum")
     _sender_at.counts_up_to = offset_of(sender, "_counts_up_to")
-    _run_at.number = offset_of(run, "number")
+    _sender_at.is_striped = offset_of(sender, "_is_striped")
+    _run_at.numbers = offset_of(run, "numbers")
+    _run_at.stripes = offset_of(run, "stripes")
+    _run_at.pieces = offset_of(run, "pieces")
     _run_at.quorum = offset_of(run, "quorum")
     _run_at.is_careful = offset_of(run, "is_careful")
     _run_at.frame_size = offset_of(run, "frame_size")
@@ -180,6 +184,7 @@ cdef inline bint _is_in_run(
     Its frame is ``start`` if ``frame`` is None.
     """
     global _last_size, _last_size_object
+    cdef int stripe = 0
     if type(write_sets) is not _write_sets:
         raise TypeError(f"{type(write_sets).__name__} are no write sets")
     run = got(write_sets, _open_at)
@@ -188,7 +193,7 @@ cdef inline bint _is_in_run(
         or number(run, _run_at.frame_size) != len(<bytes?>stored)
         or number(run, _run_at.left) <= 0
         or number(run, _run_at.room) <= 0
-        or streams not in <list?>got(run, _run_at.sets)
+        or not _is_one_of(run, streams, &stripe)
         or entry_id <= got(sender, _sender_at.last_in_run)
         or got(run, _run_at.is_careful)
     ):
@@ -197,17 +202,22 @@ cdef inline bint _is_in_run(
             return False
         if type(run) is not _run:
             raise TypeError(f"{type(run).__name__} is no open run")
-    buffers, replies = got(run, _run_at.buffers), got(sender, _sender_at.replies)
-    if got(run, _run_at.streams) is not streams or got(run, _run_at.replies) is not replies:
+        stripe = (<dict?>got(run, _run_at.sets))[streams]
+    buffers, replies, stripes = got(run, _run_at.buffers), got(sender, _sender_at.replies), got(run, _run_at.stripes)
+    if got(run, _run_at.replies) is not replies:
         PyList_Append(
-            got(run, _run_at.parts), (len(<list?>got(run, _run_at.entry_ids)), len(<list?>buffers), replies, streams)
+            got(run, _run_at.parts), (len(<list?>got(run, _run_at.entry_ids)), replies, got(sender, _sender_at.is_striped))
         )
         put(run, _run_at.replies, replies)
-        put(run, _run_at.streams, streams)
         if (
-            number(run, _run_at.number) > number(sender, _sender_at.counts_up_to)
-            or number(run, _run_at.quorum) != number(sender, _sender_at.quorum)
+            number(run, _run_at.quorum) != number(sender, _sender_at.quorum)
+            or (stripes is None and _is_too_new(run, 0, sender))
         ):
+            put(run, _run_at.quorum, 0)
+    if stripes is not None:
+        (<bytearray?>stripes).append(stripe)
+        (<bytearray?>got(run, _run_at.pieces)).append(1 if frame is None else len(frame))
+        if _is_too_new(run, stripe, sender):
             put(run, _run_at.quorum, 0)
     if frame_size != _last_size:
         _last_size, _last_size_object = frame_size, frame_size
@@ -224,6 +234,23 @@ cdef inline bint _is_in_run(
     if got(sender, _sender_at.keys_recur):
         put(sender, _sender_at.last_in_run, entry_id)
     return True
+
+
+cdef inline bint _is_one_of(object run, object streams, int *stripe) except -1:
+    """Whether the run takes entries for this write set, which has this number then."""
+    cdef PyObject *found
+    if got(run, _run_at.streams) is streams:
+        return True
+    found = PyDict_GetItemWithError(<dict?>got(run, _run_at.sets), streams)
+    if found is NULL:
+        return False
+    stripe[0] = <object>found
+    return True
+
+
+cdef inline bint _is_too_new(object run, int stripe, object sender) except -1:
+    """Whether a connection to the write set with this number is newer than those whose answers the sender counts."""
+    return (<list?>got(run, _run_at.numbers))[stripe] > got(sender, _sender_at.counts_up_to)
 
 
 cdef inline bint _is_new(dict adds, object stored, object add) except -1:

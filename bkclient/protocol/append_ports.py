@@ -1,4 +1,4 @@
-"""What a writer asks of its driver."""
+"""What a writer asks of its driver, and of who tells it of entries that an ack quorum stored."""
 
 from __future__ import annotations
 
@@ -9,7 +9,15 @@ from bkclient.errors import BookKeeperError, LedgerTruncated
 from bkclient.ledger import BookieId, Ensemble
 from bkclient.protocol.adds import NewEntry
 
-__all__ = ["AppendPorts"]
+__all__ = ["AppendPorts", "Quorums"]
+
+
+class Quorums(Protocol):
+    """Which bookies stored some entries that a writer is told of. Nearly always it does not matter, and nobody asks."""
+
+    def bookies_of(self, place: int) -> tuple[BookieId, ...]:
+        """Those that stored the entry at this place among them: an ack quorum of its write set, or more."""
+        ...
 
 
 class AppendPorts(Protocol):

@@ -7,7 +7,7 @@ from typing import Final
 
 from bkclient.ledger import BookieId
 from bkclient.protocol.append_options import AppendOptions
-from bkclient.protocol.append_ports import AppendPorts
+from bkclient.protocol.append_ports import AppendPorts, Quorums
 from bkclient.protocol.machine import LedgerMachine
 from bkclient.protocol.writer_state import WriterState
 
@@ -25,11 +25,11 @@ class TakesCounted(LedgerMachine):
     options: AppendOptions
     ports: AppendPorts
 
-    def acknowledged_by(self, bookie_ids: tuple[BookieId, ...], entry_ids: Sequence[int]) -> bool:
-        """Each of these bookies, which make an ack quorum, stored these entries, whose ids count up.
+    def acknowledged_by(self, quorums: Quorums, entry_ids: Sequence[int]) -> bool:
+        """An ack quorum stored each of these entries, whose ids count up; ``quorums`` knows which bookies.
 
-        Does what :meth:`acknowledged` does for each bookie. Nearly always no bookie has failed, and the entries are the next to
-        be done; then nothing of them has to be counted. Tells whether nothing of them is pending any more.
+        Does what :meth:`acknowledged` does for each of these bookies. Nearly always no bookie has failed, and the entries are the
+        next to be done; then nothing of them has to be counted. Tells whether nothing of them is pending any more.
         """
         adds, done = self.adds, None
         if self.state is not _CHANGING and not self.options.enforce_fault_domains:
@@ -37,8 +37,9 @@ class TakesCounted(LedgerMachine):
         if done is not None:
             self.ports.confirm_adds(done)
             return True
-        for bookie_id in bookie_ids:
-            self.acknowledged(bookie_id, entry_ids)
+        for place, entry_id in enumerate(entry_ids):
+            for bookie_id in quorums.bookies_of(place):
+                self.acknowledged(bookie_id, (entry_id,))
         return entry_ids[-1] not in adds.pending
 
     def acknowledged(self, bookie_id: BookieId, entry_ids: Sequence[int]) -> None:

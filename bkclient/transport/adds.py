@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Final, Protocol, TypeGuard
 
 from bkclient.errors import Code
+from bkclient.protocol.append_ports import Quorums
 from bkclient.transport.base import ReplyHandler
 from bkclient.wire.messages import AddRequest, AddTemplate, Request, Response
 
@@ -48,10 +49,11 @@ class AddReplies(Protocol):
 class CountedReplies(AddReplies, Protocol):
     """Hears of entries that an ack quorum stored, in place of each bookie, from a sender that counts (:class:`CountsQuorums`)."""
 
-    def on_adds_stored_by(self, bookie_ids: tuple[str, ...], entry_ids: Sequence[int]) -> None:
-        """Each of these bookies stored these entries, as many bookies as an ack quorum has.
+    def on_adds_stored_by(self, quorums: Quorums, entry_ids: Sequence[int]) -> None:
+        """An ack quorum stored each of these entries; ``quorums`` knows which bookies did, during this call.
 
-        The same as :meth:`on_adds_stored` for each of them. What other bookies say of these entries may not be told at all.
+        The same as :meth:`on_adds_stored` for each of these bookies. What other bookies say of these entries may not be told at
+        all. A writer hears of its entries in the order in which they were sent.
         """
         ...
 
@@ -67,10 +69,11 @@ class AddSender(Protocol):
 class CountsQuorums(AddSender, Protocol):
     """A sender that counts the answers to an entry, so that its writer hears of it once; it does so when it was told to."""
 
-    def count(self, ack_quorum_size: int, connection: int) -> None:
+    def count(self, ack_quorum_size: int, connection: int, *, is_striped: bool) -> None:
         """Count answers over connections up to the one with this number, for a writer that takes :class:`CountedReplies`.
 
-        For entries that are sent from now on, each to the whole ensemble. Again with another number when that may be greater.
+        For entries that are sent from now on; ``is_striped`` tells whether their write sets differ. Again with another number
+        when that may be greater.
         """
         ...
 

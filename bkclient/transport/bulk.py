@@ -70,6 +70,7 @@ class LedgerAdds(EachReplica):
     __slots__ = (
         "_counts_up_to",
         "_encoder",
+        "_is_striped",
         "_keys_recur",
         "_last_in_run",
         "_links",
@@ -105,10 +106,12 @@ class LedgerAdds(EachReplica):
         #: How many bookies make an ack quorum, and the newest connection whose answers are counted; none by default.
         self._quorum = 0
         self._counts_up_to = -1
+        #: Whether the entries whose answers are counted go to several write sets.
+        self._is_striped = False
 
-    def count(self, ack_quorum_size: int, connection: int) -> None:
+    def count(self, ack_quorum_size: int, connection: int, *, is_striped: bool) -> None:
         """See :class:`~bkclient.transport.adds.CountsQuorums`."""
-        self._quorum, self._counts_up_to = ack_quorum_size, connection
+        self._quorum, self._counts_up_to, self._is_striped = ack_quorum_size, connection, is_striped
 
     def tell(self) -> None:
         """See :class:`~bkclient.transport.adds.CountsQuorums`."""
@@ -134,23 +137,29 @@ class LedgerAdds(EachReplica):
         if size > self._max_frame_size:
             super().send(bookies, entry_id, header, payload)
             return
-        run = self._streams.run
+        run, stripe = self._streams.run, 0
         if (
             run is None
             or run.frame_size != len(acknowledgement)
             or run.left <= 0
             or run.room <= 0
-            or streams not in run.sets
+            or (streams is not run.streams and (stripe := run.sets.get(streams, -1)) < 0)
             or entry_id <= self._last_in_run
             or run.is_careful
         ):
             run = self._run_for(streams, entry_id, acknowledgement)
+            stripe = 0 if run is None else run.sets[streams]
         if run is not None:
-            if run.streams is not streams or run.replies is not self._replies:
-                run.parts.append((len(run.entry_ids), len(run.buffers), self._replies, streams))
-                run.replies, run.streams = self._replies, streams
-                is_counted = run.quorum == self._quorum and run.number <= self._counts_up_to
-                run.quorum = run.quorum if is_counted else 0
+            if run.replies is not self._replies:
+                run.parts.append((len(run.entry_ids), self._replies, self._is_striped))
+                run.replies = self._replies
+                if run.quorum != self._quorum or (run.stripes is None and run.numbers[0] > self._counts_up_to):
+                    run.quorum = 0
+            if run.stripes is not None:
+                run.stripes.append(stripe)
+                run.pieces.append(len(buffers))
+                if run.numbers[stripe] > self._counts_up_to:
+                    run.quorum = 0
             run.entry_ids.append(entry_id)
             run.sizes.append(size)
             run.acknowledgements.append(acknowledgement)
@@ -207,7 +216,7 @@ class LedgerAdds(EachReplica):
             or run.frame_size != len(acknowledgement)
             or run.left <= 0
             or run.room <= 0
-            or streams not in run.sets
+            or (streams is not run.streams and streams not in run.sets)
             or entry_ids[first] <= self._last_in_run
             or run.is_careful
         ):
@@ -221,11 +230,15 @@ class LedgerAdds(EachReplica):
             end = self._end_in_run(run, encoded, first, end)
             buffers, acknowledgements, sizes = zip(*encoded[first:end], strict=True)
             size = sum(sizes)
-        if run.streams is not streams or run.replies is not self._replies:
-            run.parts.append((len(run.entry_ids), len(run.buffers), self._replies, streams))
-            run.replies, run.streams = self._replies, streams
-            is_counted = run.quorum == self._quorum and run.number <= self._counts_up_to
-            run.quorum = run.quorum if is_counted else 0
+        if run.replies is not self._replies:
+            run.parts.append((len(run.entry_ids), self._replies, self._is_striped))
+            run.replies = self._replies
+        stripe = run.sets[streams]
+        if run.stripes is not None:
+            run.stripes.extend(bytes([stripe]) * (end - first))
+            run.pieces.extend(map(len, buffers))
+        if run.quorum != self._quorum or run.numbers[stripe] > self._counts_up_to:
+            run.quorum = 0
         run.entry_ids.extend(entry_ids[first:end])
         run.sizes.extend(sizes)
         run.acknowledgements.extend(acknowledgements)

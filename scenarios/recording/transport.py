@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from bkclient.errors import Code
+from bkclient.protocol.append_ports import Quorums
 from bkclient.transport.adds import AddReplies, AddSender, CountsQuorums, counts_quorums, sends_adds
 from bkclient.transport.base import BookieTransport, ReplyHandler
 from bkclient.transport.reads import ReadReplies, ReadSender, sends_reads
@@ -266,9 +267,9 @@ class _RecordedCounts(_RecordedAdds):
     What is sent beside an add that has no outcome yet goes by a sender that does not count.
     """
 
-    def count(self, ack_quorum_size: int, connection: int) -> None:
+    def count(self, ack_quorum_size: int, connection: int, *, is_striped: bool) -> None:
         """See :class:`~bkclient.transport.adds.CountsQuorums`, as for the methods that follow."""
-        self._senders[0].counting.count(ack_quorum_size, connection)
+        self._senders[0].counting.count(ack_quorum_size, connection, is_striped=is_striped)
 
     def tell(self) -> None:
         """See there."""
@@ -300,12 +301,12 @@ class _NumberedAdds(WatchedAdds):
         assert counts_quorums(self._inner), "nobody else is told to"
         return self._inner
 
-    def on_adds_stored_by(self, bookie_ids: tuple[str, ...], entry_ids: Sequence[int]) -> None:
+    def on_adds_stored_by(self, quorums: Quorums, entry_ids: Sequence[int]) -> None:
         """See :class:`~bkclient.transport.adds.CountedReplies`."""
-        for entry_id in entry_ids:
-            for bookie_id in bookie_ids:
+        for place, entry_id in enumerate(entry_ids):
+            for bookie_id in quorums.bookies_of(place):
                 self.on_outcome(bookie_id, entry_id, Code.OK)
-        self._counted.on_adds_stored_by(bookie_ids, entry_ids)
+        self._counted.on_adds_stored_by(quorums, entry_ids)
 
     def on_outcome(self, bookie_id: str, entry_id: int, code: int) -> None:
         """Record the outcome."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from bkclient.ledger import BookieId
 from bkclient.protocol.append import AppendMachine
+from bkclient.protocol.append_ports import Quorums
 from bkclient.protocol.reconnect import ReconnectCheck
 from bkclient.transport.adds import AddSender, counts_quorums
 
@@ -38,17 +38,19 @@ class CountedAnswers:
             and not machine.options.enforce_fault_domains
             and not machine.options.entry_ids_given  # an entry above a gap waits, whatever bookies say
         ):
-            self._adds.count(machine.adds.sizes.ack_quorum_size, self._check.verified)
+            sizes = machine.adds.sizes
+            is_striped = sizes.write_quorum_size < sizes.ensemble_size
+            self._adds.count(sizes.ack_quorum_size, self._check.verified, is_striped=is_striped)
 
     def _count_no_more(self) -> None:
         """A bookie failed, so it matters from now on which bookies stored what."""
         if counts_quorums(self._adds):
             self._adds.count_no_more()
 
-    def on_adds_stored_by(self, bookie_ids: tuple[BookieId, ...], entry_ids: Sequence[int]) -> None:
+    def on_adds_stored_by(self, quorums: Quorums, entry_ids: Sequence[int]) -> None:
         """See :class:`~bkclient.transport.adds.CountedReplies`."""
         try:
-            if not self.machine.acknowledged_by(bookie_ids, entry_ids):
+            if not self.machine.acknowledged_by(quorums, entry_ids):
                 self._tell()  # they wait for another entry or a change, so it may matter what other bookies say
         except Exception as error:  # noqa: BLE001 - as in ends_operation(), whose call would cost every answer
             self.on_defect(error)

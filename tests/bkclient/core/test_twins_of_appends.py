@@ -7,6 +7,7 @@ example says.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 import struct
 import sys
@@ -31,6 +32,7 @@ from bkclient.protocol.append import AppendMachine
 from bkclient.transport.bulk import LedgerAdds
 from bkclient.transport.open_run import OpenRun
 from bkclient.transport.request_stream import RequestStream
+from bkclient.transport.striped_tally import StripedTally
 from bkclient.transport.tally import Tally
 from bkclient.transport.tcp_config import TcpTransportConfig
 from bkclient.transport.tcp_stream import Stream
@@ -82,7 +84,11 @@ async def played(version: int, write_quorum: int, steps: list[tuple[Any, ...]], 
     seen: list[Any] = []
     futures: list[AppendFuture] = []
     async with a_writer(version, write_quorum) as (writer, connector):
-        for step in [("append", 5), ("turn",), ("turn",), *steps, ("turn",)]:
+        begun = [("append", 5), ("turn",), ("turn",)]
+        if write_quorum < 3:  # or there would not be connections to all
+            begun = [("append", 5)] * 3 + [("turn",)] * 2 + [("answer", place, 9, "ok") for place in range(3)]
+            begun += [("turn",)] * 3
+        for step in [*begun, *steps, ("turn",)]:
             await _take(step, writer, connector, futures)
             seen += state_of(writer)[0 if is_exact else 1 :]
             seen += [state_of_connection(socket) for socket in connector.sockets.values()]
@@ -123,7 +129,7 @@ async def _take(step: tuple[Any, ...], writer: LedgerWriter, connector: Connecto
             socket = connector.sockets.get(BOOKIES[place])
             if socket is not None:
                 socket.answer(count, how)
-        case "give up", place if writer.last_add_pushed >= 0:
+        case "give up", place if writer.last_add_pushed >= 0 and BOOKIES[place] in connector.sockets:
             # As if an add of the next entry had timed out there, so that its answer may still come.
             ids = struct.pack(">qq", writer.ledger_id, writer.last_add_pushed + 1)
             outstanding = connector.sockets[BOOKIES[place]].stream.connection.outstanding
@@ -162,7 +168,7 @@ def state_of(writer: LedgerWriter) -> Any:
 
 def state_of_connection(socket: Socket) -> Any:
     connection, run = socket.stream.connection, socket.stream.run
-    begun = None if run is None else cast("OpenRun", run).adds_to(socket.stream)[0]
+    begun = None if run is None else cast("OpenRun", run).adds_to(socket.stream)
     requests, size, awaited = connection.load.requests, connection.load.bytes, connection.awaited()
     if begun is not None:
         requests, size = requests + len(begun), size + begun.bytes
@@ -191,17 +197,56 @@ def test_appends(version: int, write_quorum: int, steps: list[tuple[Any, ...]]) 
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.sampled_from([2, 3]), st.sampled_from(CORES), STEPS)
-@example(3, "cython", [("append", 100)] * 3 + [("turn",), ("answer", 0, 3, "ok"), ("answer", 1, 1, "cut"), ("turn",)])
-@example(2, "python", [("append", 100)] * 3 + [("turn",), ("answer", 2, 2, "ok"), ("answer", 0, 3, "last first")])
+@given(st.sampled_from([2, 3]), st.sampled_from([3, 2]), st.sampled_from(CORES), STEPS)
+@example(
+    3, 3, "cython", [("append", 100)] * 3 + [("turn",), ("answer", 0, 3, "ok"), ("answer", 1, 1, "cut"), ("turn",)]
+)
+@example(2, 3, "python", [("append", 100)] * 3 + [("turn",), ("answer", 2, 2, "ok"), ("answer", 0, 3, "last first")])
+@example(2, 2, "cython", [("append", 100)] * 5 + [("turn",), ("answer", 2, 1, "ok"), ("answer", 0, 3, "last first")])
 def test_answers_that_are_counted_where_they_arrive_come_to_the_same(
-    version: int, core: str, steps: list[tuple[Any, ...]]
+    version: int, write_quorum: int, core: str, steps: list[tuple[Any, ...]]
 ) -> None:
     with using_core(core):
-        counted = asyncio.run(played(version, 3, steps, is_exact=False))
+        counted = asyncio.run(played(version, write_quorum, steps, is_exact=False))
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(LedgerAdds, "count", lambda *_: None)
-            assert counted == asyncio.run(played(version, 3, steps, is_exact=False))
+            patch.setattr(LedgerAdds, "count", lambda *_, **__: None)
+            assert counted == asyncio.run(played(version, write_quorum, steps, is_exact=False))
+
+
+async def test_a_striped_writer_has_answers_counted_in_these_stories() -> None:
+    """Or the property above would be about answers that come one by one."""
+    counted: list[str] = []
+    with pytest.MonkeyPatch.context() as patch, using_core("python"):
+        for name in ("_deal",):
+            patch.setattr(StripedTally, name, noting(counted, name, getattr(StripedTally, name)))
+        await played(3, 2, [*[("append", 100)] * 5, ("turn",), *[("answer", place, 9, "ok") for place in range(3)]])
+    assert counted
+
+
+@pytest.mark.parametrize("core", CORES)
+async def test_a_striped_writer_hears_of_each_entry_once_whatever_the_order_of_bookies(core: str) -> None:
+    """Also of one entry in each turn, which goes to one write set, so that later runs are stored before earlier ones."""
+    one_by_one: list[str] = []
+    with using_core(core):
+        async with a_writer(3, 2) as (writer, connector):
+            first = [writer.append_nowait(b"for which connections are made") for _ in range(3)]
+            while not first[-1].done():
+                await asyncio.sleep(0)
+                for socket in connector.sockets.values():
+                    socket.answer(1, "ok")
+            with pytest.MonkeyPatch.context() as patch:
+                name = "on_adds_stored"
+                patch.setattr(WriterShell, name, noting(one_by_one, name, getattr(WriterShell, name)))
+                for bookies in itertools.permutations(BOOKIES):
+                    appended = []
+                    for _ in range(6):
+                        appended.append(writer.append_nowait(b"x"))
+                        await asyncio.sleep(0)
+                    for bookie_id in bookies:
+                        connector.sockets[bookie_id].answer(9, "ok")
+                    assert all(future.done() for future in appended)
+            await writer.close()
+    assert not one_by_one
 
 
 MANY = [("append all", [100] * 5), ("turn",)]
@@ -299,6 +344,9 @@ ON_THE_WAY_BACK: tuple[tuple[Any, str], ...] = (
     (chunks, "runs_of"),
     (Tally, "on_adds_stored"),
     (Tally, "_deal"),
+    (StripedTally, "on_adds_stored"),
+    (StripedTally, "go_on"),
+    (StripedTally, "_deal"),
     (WriterShell, "on_adds_stored_by"),
     (AppendMachine, "acknowledged_by"),
     (PendingAdds, "take_stored"),
@@ -323,23 +371,26 @@ def test_a_function_on_the_way_that_is_replaced_is_called(monkeypatch: Any) -> N
                 steps = [*STORED, ("turn",), ("turn",), ("turn",), ("append", 100), ("turn",), *MANY]
                 if owner is chunks:  # what was registered by itself, because its key may have been in use
                     steps = [*steps, ("give up", 1), ("append", 100), ("turn",), ("answer", 0, 9, "ok")]
-                asyncio.run(played(2 if owner in (AddPacketEncoder, chunks) else 3, 3, steps))
+                write_quorum = 2 if owner is StripedTally else 3
+                asyncio.run(played(2 if owner in (AddPacketEncoder, chunks) else 3, write_quorum, steps))
             assert called, f"{owner.__name__}.{name}"
 
 
 def test_chunks_of_acknowledgements_are_counted_by_the_compiled_core_alone() -> None:
     """Of the definitions on the way back none is called, with one acknowledgement in a chunk or several."""
-    definitions = {ways_of(owner, name)[0].__code__: name for owner, name in ON_THE_WAY_BACK}
+    definitions = {ways_of(owner, name)[0].__code__: f"{owner.__name__}.{name}" for owner, name in ON_THE_WAY_BACK}
     called: list[str] = []
 
     def on_event(frame: Any, event: str, _: object) -> None:
         if event == "call" and frame.f_code in definitions:
             called.append(definitions[frame.f_code])
 
-    async def play(version: int, *, in_a_run: bool = True, counted: bool = True) -> None:
-        async with a_writer(version, 3) as (writer, connector):
-            first = writer.append_nowait(b"for which connections are made")
-            while not first.done():
+    async def play(version: int, write_quorum: int = 3, *, in_a_run: bool = True, counted: bool = True) -> None:
+        async with a_writer(version, write_quorum) as (writer, connector):
+            first = [
+                writer.append_nowait(b"for which connections are made") for _ in range(1 if write_quorum == 3 else 3)
+            ]
+            while not first[-1].done():
                 await asyncio.sleep(0)
                 for socket in connector.sockets.values():
                     socket.answer(1, "ok")
@@ -355,18 +406,20 @@ def test_chunks_of_acknowledgements_are_counted_by_the_compiled_core_alone() -> 
                 socket.answer(1, "ok")
                 socket.answer(9, "ok")
             sys.setprofile(None)
-            assert [future.result() for future in futures] == [1, 2, 3, 4, 5]
+            assert [future.result() for future in futures] == [len(first) + number for number in range(5)]
             await writer.close()
 
     with using_core("cython"):
         asyncio.run(play(3))
         asyncio.run(play(2))
+        asyncio.run(play(2, 2))
         asyncio.run(play(2, counted=False))
         asyncio.run(play(2, in_a_run=False))
     assert not called
     with using_core("python"):
         asyncio.run(play(3))
         asyncio.run(play(2))
+        asyncio.run(play(2, 2))
         asyncio.run(play(2, counted=False))
         asyncio.run(play(2, in_a_run=False))
     assert set(called) == set(definitions.values()), "the definitions are those that were looked for"

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from bkclient._core import CORES, is_built, using_core
 from bkclient.ledger import DigestType
+from bkclient.protocol.append_ports import Quorums
 from bkclient.transport import open_run
 from bkclient.transport.adds import adds_over
 from bkclient.transport.bulk import LedgerAdds
@@ -61,8 +62,8 @@ class Told:
     def on_adds_stored(self, bookie_id: str, entry_ids: Sequence[int]) -> None:
         self.told += [(bookie_id, entry_id, "stored") for entry_id in entry_ids]
 
-    def on_adds_stored_by(self, bookie_ids: tuple[str, ...], entry_ids: Sequence[int]) -> None:
-        self.told += [(bookie_ids, entry_id, "stored") for entry_id in entry_ids]
+    def on_adds_stored_by(self, quorums: Quorums, entry_ids: Sequence[int]) -> None:
+        self.told += [(quorums.bookies_of(place), entry_id, "stored") for place, entry_id in enumerate(entry_ids)]
 
     def on_add_failed(self, bookie_id: str, entry_id: int, code: int) -> None:
         self.told.append((bookie_id, entry_id, int(code)))
@@ -89,7 +90,7 @@ class Play:
         assert isinstance(adds, LedgerAdds)
         self.adds = adds
         if counts:
-            self.adds.count(2, 1_000)
+            self.adds.count(2, 1_000, is_striped=True)
         self.first_id = self.next_id = first_id
         self.together = together
 

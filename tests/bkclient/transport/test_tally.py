@@ -13,9 +13,12 @@ import pytest
 from bkclient._core import using_core
 from bkclient.errors import Code
 from bkclient.protocol.append import AppendMachine
-from bkclient.transport.tally import HeldBack, Tally
+from bkclient.protocol.append_ports import Quorums
+from bkclient.transport.striped_tally import StripedTally
+from bkclient.transport.tally import HeldBack, RunTally, Tally
 from tests.bkclient.core.both_cores import with_each_core
 from tests.bkclient.protocol.harness import Writer
+from tests.bkclient.protocol.test_append_counted import By
 
 CODES = [Code.TIMEOUT, Code.WRITE_ON_READ_ONLY_BOOKIE, Code.BOOKIE_NOT_AVAILABLE, Code.LEDGER_FENCED]
 
@@ -23,17 +26,22 @@ CODES = [Code.TIMEOUT, Code.WRITE_ON_READ_ONLY_BOOKIE, Code.BOOKIE_NOT_AVAILABLE
 class Owner:
     """What a writer's shell does with what it hears, around two machines: one is told everything, of the other it is counted."""
 
-    def __init__(self, held_back: HeldBack, sizes: tuple[int, int, int], **options: Any) -> None:
-        ensemble = "abcde"[: sizes[0]]
+    def __init__(self, held_back: HeldBack, sizes: tuple[int, int, int], ensemble: str, **options: Any) -> None:
+        self.is_striped = sizes[1] < sizes[0]
         self.plain, self.writer = (Writer(sizes, ensemble, spares="vwxyz", **options) for _ in range(2))
         self.held_back = held_back
         self.counts = True
         self.told = 0
+        #: How often it was told what one bookie stored.
+        self.told_of_one = 0
 
     def append(self) -> int:
         self.plain.append()
         self.writer.append()
         return self.writer.machine.last_add_pushed
+
+    def write_set(self, entry_id: int) -> tuple[str, ...]:
+        return tuple(sorted(self.writer.machine.adds.write_set(entry_id)))
 
     def plainly(self, bookie_id: str, entry_id: int, code: int = Code.OK) -> None:
         """The bookie answers, as the machine hears of it that is told everything."""
@@ -41,11 +49,12 @@ class Owner:
 
     def on_adds_stored(self, bookie_id: str, entry_ids: Sequence[int]) -> None:
         self.told += 1
+        self.told_of_one += 1
         self.writer.machine.acknowledged(bookie_id, entry_ids)
 
-    def on_adds_stored_by(self, bookie_ids: tuple[str, ...], entry_ids: Sequence[int]) -> None:
+    def on_adds_stored_by(self, quorums: Quorums, entry_ids: Sequence[int]) -> None:
         self.told += 1
-        if not self.writer.machine.acknowledged_by(bookie_ids, entry_ids):
+        if not self.writer.machine.acknowledged_by(quorums, entry_ids):
             self.held_back.tell()
 
     def on_add_failed(self, bookie_id: str, entry_id: int, code: int) -> None:
@@ -56,13 +65,12 @@ class Owner:
 
 
 class Channel:
-    """Runs of some writers to one write set, and the answers that are still to come."""
+    """Runs of some writers, and the answers that are still to come. Each has the bookies that are named beside its sizes."""
 
-    def __init__(self, sizes: tuple[int, int, int], writers: int, **options: Any) -> None:
-        self.quorum = sizes[2]
-        self.bookies = "abcde"[: sizes[0]]
+    def __init__(self, *ledgers: tuple[tuple[int, int, int], str], **options: Any) -> None:
+        (self.quorum,) = {sizes[2] for sizes, _ in ledgers}
         self.held_back = HeldBack()
-        self.owners = [Owner(self.held_back, sizes, **options) for _ in range(writers)]
+        self.owners = [Owner(self.held_back, sizes, ensemble, **options) for sizes, ensemble in ledgers]
         #: By bookie, what it has not answered: by which object that is told, what the add is known by there, and the entry.
         self.awaited: dict[str, list[tuple[Any, int, Owner, int]]] = {}
 
@@ -72,22 +80,41 @@ class Channel:
             (owner, owner.append()) for owner in (self.owners[n % len(self.owners)] for n in writers) if writable(owner)
         ]
         if adds and all(owner.counts for owner, _ in adds):
-            entry_ids = [entry_id for _, entry_id in adds]
-            parts = [(n, owner) for n, (owner, _) in enumerate(adds) if n == 0 or adds[n - 1][0] is not owner]
-            tally = Tally(self.held_back, self.quorum, self.bookies, entry_ids, parts)
-            for bookie_id in self.bookies:
-                known = zip(tally.places, adds, strict=True)
-                self.awaited.setdefault(bookie_id, []).extend([(tally, place, *add) for place, add in known])
+            self._count([(owner, entry_id, owner.write_set(entry_id)) for owner, entry_id in adds])
         else:
             for add in adds:
-                self._alone(*add, self.bookies)
+                self._alone(*add)
         self._sent_again()
+
+    def _count(self, adds: list[tuple[Owner, int, tuple[str, ...]]]) -> None:
+        """As the transport does at the end of a run."""
+        entry_ids = [entry_id for _, entry_id, _ in adds]
+        parts = [
+            (n, owner, owner.is_striped)
+            for n, (owner, _, _) in enumerate(adds)
+            if n == 0 or adds[n - 1][0] is not owner
+        ]
+        sets = list(dict.fromkeys(bookies for _, _, bookies in adds))
+        places: dict[str, list[int]] = {}
+        for place, (_, _, bookies) in enumerate(adds):
+            for bookie_id in bookies:
+                places.setdefault(bookie_id, []).append(place)
+        tally: RunTally
+        if len(sets) == 1 and not any(is_striped for _, _, is_striped in parts):
+            tally = Tally(self.held_back, self.quorum, sets[0], entry_ids, parts)
+        else:
+            stripes = bytearray(sets.index(bookies) for _, _, bookies in adds)
+            of_each = {bookie_id: tuple(own) for bookie_id, own in places.items()}
+            tally = StripedTally(self.held_back, self.quorum, sets, stripes, of_each, entry_ids, parts)
+        for bookie_id, own in places.items():
+            awaited = self.awaited.setdefault(bookie_id, [])
+            awaited += [(tally, place, *adds[place][:2]) for place in own]
 
     def alone(self, writer: int) -> None:
         """An entry that is in no run."""
         owner = self.owners[writer % len(self.owners)]
         if writable(owner):
-            self._alone(owner, owner.append(), self.bookies)
+            self._alone(owner, owner.append())
         self._sent_again()
 
     def stored(self, bookie: int, count: int) -> None:
@@ -154,8 +181,8 @@ class Channel:
         names = sorted(self.awaited)
         return (names[bookie % len(names)], self.awaited[names[bookie % len(names)]]) if names else ("", [])
 
-    def _alone(self, owner: Owner, entry_id: int, bookies: str) -> None:
-        for bookie_id in bookies:
+    def _alone(self, owner: Owner, entry_id: int, bookies: Sequence[str] = ()) -> None:
+        for bookie_id in bookies or owner.write_set(entry_id):
             self.awaited.setdefault(bookie_id, []).append((owner, entry_id, owner, entry_id))
 
     def _sent_again(self) -> None:
@@ -173,7 +200,28 @@ def writable(owner: Owner) -> bool:
     return owner.writer.machine.is_writable
 
 
-SIZES = [(3, 3, 2), (3, 3, 2), (3, 3, 3), (3, 3, 1), (5, 5, 3), (1, 1, 1)]
+#: By ack quorum, what a ledger may have as E and Qw.
+SIZES = {
+    1: [(1, 1), (2, 1), (3, 1), (3, 3), (5, 2), (7, 3)],
+    2: [(3, 3), (3, 3), (2, 2), (3, 2), (3, 2), (4, 3), (5, 3), (5, 3), (7, 2), (7, 4)],
+    3: [(3, 3), (5, 5), (4, 3), (5, 4), (6, 5), (7, 3)],
+}
+
+
+def ledgers_of(rng: random.Random, writers: int) -> list[tuple[tuple[int, int, int], str]]:
+    """Their sizes and bookies: of three seeds one has ledgers of the same bookies that store each entry."""
+    quorum = rng.choice([1, 2, 2, 3])
+    if rng.random() < 0.3:
+        size = rng.choice([size for size, write_quorum in SIZES[quorum] if size == write_quorum])
+        return [((size, size, quorum), "abcdefg"[:size])] * writers
+    pool = "abcdefg"[: rng.choice([3, 5, 7])]
+    found: list[tuple[tuple[int, int, int], str]] = []
+    for _ in range(writers):
+        size, write_quorum = rng.choice([sizes for sizes in SIZES[quorum] if sizes[0] <= len(pool)])
+        found.append(((size, write_quorum, quorum), "".join(rng.sample(pool, size))))
+    return found
+
+
 #: How often each step is taken.
 STEPS = {
     "run": 6,
@@ -209,15 +257,15 @@ def steps_of(rng: random.Random, writers: int) -> list[tuple[Any, ...]]:
 
 def play(seed: int) -> None:
     rng = random.Random(seed)
-    writers = rng.randrange(1, 4)
-    channel = Channel(rng.choice(SIZES), writers, delay_ensemble_change=rng.random() < 0.3)
+    writers = rng.randrange(1, 5)
+    channel = Channel(*ledgers_of(rng, writers), delay_ensemble_change=rng.random() < 0.3)
     for name, *arguments in steps_of(rng, writers):
         getattr(channel, name)(*arguments)
         channel.check()
     if rng.random() < 0.5:
         channel.told()
     for _ in range(4):  # and to the end
-        for bookie in range(8):
+        for bookie in range(16):
             channel.stored(bookie, rng.choice([3, 1000]))
             channel.check()
         for writer in range(writers):
@@ -228,7 +276,7 @@ def play(seed: int) -> None:
 @with_each_core
 def test_writers_do_as_if_they_had_heard_of_every_answer(core: str) -> None:
     with using_core(core):
-        for seed in range(200):
+        for seed in range(400):
             play(seed)
 
 
@@ -236,7 +284,7 @@ def test_writers_do_as_if_they_had_heard_of_every_answer(core: str) -> None:
 @with_each_core
 def test_writers_do_so_in_many_orders(core: str) -> None:
     with using_core(core):
-        for seed in range(200, 6000):
+        for seed in range(400, 6000):
             play(seed)
 
 
@@ -244,7 +292,7 @@ def test_writers_do_so_in_many_orders(core: str) -> None:
 @pytest.mark.parametrize(("writers", "calls"), [(1, 3), (3, 12)])
 def test_a_writer_hears_of_an_entry_once(core: str, writers: int, calls: int) -> None:
     with using_core(core):
-        channel = Channel((3, 3, 2), writers)
+        channel = Channel(*[((3, 3, 2), "abc")] * writers)
         channel.run([0, 1, 2] * 4)
         for bookie, count in [(0, 5), (1, 3), (2, 1), (1, 9), (0, 7), (2, 11)]:
             channel.stored(bookie, count)
@@ -259,7 +307,7 @@ def test_one_who_raises_costs_the_others_nothing(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("bkclient.transport.tally.report_failed", lambda owner, _: reported.append(owner))
     with using_core("python"):
         for ends_by in (Channel.told, lambda channel: channel.stored(1, 3)):
-            channel = Channel((3, 3, 2), 3)
+            channel = Channel(*[((3, 3, 2), "abc")] * 3)
             channel.run([0, 1, 2])
 
             def refuse(*_: object) -> None:
@@ -282,5 +330,5 @@ def test_what_is_not_counted_as_stored_by_all_who_are_named_is_not_done() -> Non
     writer.timeout("1c")
     machine: AppendMachine = writer.machine
     writer.metadata_arrives()
-    assert not machine.acknowledged_by(("c", "d"), [0])
+    assert not machine.acknowledged_by(By("cd"), [0])
     assert not writer.acked
