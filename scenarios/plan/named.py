@@ -8,7 +8,7 @@ from typing import Final
 
 from scenarios.plan.library import library_names, library_plan
 from scenarios.plan.model import Plan
-from scenarios.plan.swarm import CAMPAIGNS, LIVENESS, LOGS, SAFETY, draw_swarm
+from scenarios.plan.swarm import CAMPAIGNS, LIVENESS, LOGS, SAFETY, TOGETHER, draw_swarm
 
 __all__ = ["DRAWN", "plan_named", "plan_names"]
 
@@ -17,6 +17,7 @@ DRAWN: Final[Mapping[str, str]] = MappingProxyType(
         SAFETY: "a few kinds of faults against a cluster, all drawn; nothing has to end",
         LIVENESS: "a few kinds of faults that a ledger survives, all drawn; everything has to end",
         LOGS: "the same against a log and its owners, readers, cursors and groups; nothing has to end",
+        TOGETHER: "as swarm, with writers that append many entries by one call each",
         **{
             name: f"as swarm, in clusters of {bookies} bookies and {' or '.join('/'.join(map(str, each)) for each in sizes)}"
             for name, (bookies, sizes) in CAMPAIGNS.items()

@@ -39,12 +39,14 @@ from simbookie.world.links import NetworkConfig, TcpConfig
 from simbookie.world.metadata_service import MetadataConfig
 from simbookie.world.rng import split
 
-__all__ = ["CAMPAIGNS", "LIVENESS", "LOGS", "SAFETY", "Swarm", "draw_swarm"]
+__all__ = ["CAMPAIGNS", "LIVENESS", "LOGS", "SAFETY", "TOGETHER", "Swarm", "draw_swarm"]
 
 SAFETY: Final = "swarm"
 LIVENESS: Final = "swarm-live"
 
 LOGS: Final = "swarm-logs"
+#: Writers append many entries by one call each.
+TOGETHER: Final = "swarm-together"
 
 #: Campaigns in clusters of one shape: how many bookies, and the sizes to choose from. Nothing has to end in them.
 CAMPAIGNS: Final = {
@@ -217,8 +219,10 @@ class Swarm:
             calls.append(ops.Call(ops.Stay()))
         return calls
 
-    def _append(self, ledger: str) -> ops.Append:
+    def _append(self, ledger: str) -> ops.Append | ops.AppendAll:
         rng = self.rng
+        if self.mode == TOGETHER:
+            return ops.AppendAll(ledger, rng.randint(1, 60), rng.choice((0, 1, 100, 300)))
         pause_s = rng.choice((0.0, 0.0, 0.001, 0.01, 0.1))
         size, count = rng.choice((0, 1, 100, 300)), rng.randint(1, 20)
         return ops.Append(ledger, count, rng.randint(1, 12), size, pause_s, nowait=rng.random() < 0.3)

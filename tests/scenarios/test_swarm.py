@@ -14,8 +14,8 @@ from scenarios.plan.faults import FAULTS, Budget, Wipe
 from scenarios.plan.log_operations import LOG_OPERATIONS, DropCursor, FlushLog, RecoverLogEnd
 from scenarios.plan.model import Expected
 from scenarios.plan.named import DRAWN, plan_named
-from scenarios.plan.operations import OPERATIONS, Decommission, RunAutoRecovery
-from scenarios.plan.swarm import CAMPAIGNS, LIVENESS, LOGS, SAFETY, draw_swarm
+from scenarios.plan.operations import OPERATIONS, Append, AppendAll, AppendAt, Decommission, RunAutoRecovery
+from scenarios.plan.swarm import CAMPAIGNS, LIVENESS, LOGS, SAFETY, TOGETHER, draw_swarm
 from scenarios.replaying import replay_history
 from scenarios.runner import run_scenario
 from simbookie.storage.kinds import StoreKind
@@ -23,7 +23,7 @@ from tests.scenarios.played import play
 
 #: What swarms do not draw, because a plan has to be written for it.
 UNDRAWN_FAULTS = {"disable-changes", "lose", "start", "restart", "resume", "heal"}
-UNDRAWN_OPERATIONS = {Decommission, RunAutoRecovery}
+UNDRAWN_OPERATIONS = {AppendAll, Decommission, RunAutoRecovery}
 UNDRAWN_LOG_OPERATIONS = {FlushLog, DropCursor, RecoverLogEnd}
 
 
@@ -42,6 +42,9 @@ def test_swarms_draw_every_fault_and_operation_but_a_few() -> None:
     assert {type(operation) for plan in plans for operation in plan.operations} == (
         set(OPERATIONS.values()) - set(LOG_OPERATIONS) - UNDRAWN_OPERATIONS
     )
+    together = {type(operation) for seed in range(20) for operation in draw_swarm(seed, TOGETHER).operations}
+    assert together >= {AppendAll, AppendAt}
+    assert Append not in together
     of_logs = {type(operation) for seed in range(60) for operation in draw_swarm(seed, LOGS).operations}
     assert of_logs >= set(LOG_OPERATIONS) - UNDRAWN_LOG_OPERATIONS
     assert {plan.cluster.store for plan in plans} == {None, *StoreKind}
