@@ -2,8 +2,9 @@
 
 ``append`` has 1,000 entries in flight (fewer of 64 KiB), so a ratio to the ceiling tells what the protocol costs. Client and
 bookies share the machine's processors: on few of them throughput is a matter of what is left for the bookies, and CPU time
-tells more; so does that of all bookies together, which bounds what any client can reach. ``append-alone`` waits for each entry
-before it sends the next.
+tells more; so does that of all bookies together, which bounds what any client can reach. ``append-all`` is the same by one
+call for all entries, beside the Java client, which has no such call. ``append-alone`` waits for each entry before it sends the
+next.
 
     python -m benchmarks.append
     python -m benchmarks.append --rounds 3 --scale 0.3 --bookies ours --protocol 3
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import time
 from functools import partial
+from itertools import repeat
 from typing import Any
 
 from benchmarks.ceiling import append_bare
@@ -24,6 +26,8 @@ from benchmarks.processes import CpuOf
 #: Payload, entries of a round, entries in flight.
 LOADS = ((100, 30_000, 1000), (1024, 30_000, 1000), (65_536, 1_000, 1000))
 ALONE = (100, 2_000)
+#: Bytes of the largest payload that is appended by one call: what that saves is small beside what larger ones cost.
+TOGETHER_MAX = 1024
 
 
 async def append_many(bookies: Metadata, protocol: int, size: int, entries: int, window: int, **groups: Any) -> Values:
@@ -35,6 +39,17 @@ async def append_many(bookies: Metadata, protocol: int, size: int, entries: int,
             for _ in range(entries):
                 await writer.submit(payload)
             await writer.flush()
+        await writer.close()
+        return meter.per_entry(entries)
+
+
+async def append_together(bookies: Metadata, protocol: int, size: int, entries: int, window: int) -> Values:
+    """Through our client, all entries by one call."""
+    async with connected(bookies, protocol, window) as client:
+        writer = await a_writer(client)
+        payload = bytes(size)
+        with Meter() as meter:
+            await writer.append_all(repeat(payload, entries))
         await writer.close()
         return meter.per_entry(entries)
 
@@ -66,6 +81,10 @@ def measure(bench: Bench) -> list[Result]:
                     results += _appends(bench, bookies, kind, protocol, size, bench.scaled(most, window), window)
                     if size == ALONE[0]:
                         results += _alone(bench, bookies, kind, protocol)
+                if size <= TOGETHER_MAX:
+                    with bench.bookies(kind) as bookies:
+                        bench.warm(bookies, protocol)
+                        results += _together(bench, bookies, kind, protocol, size, bench.scaled(most, window), window)
     return results
 
 
@@ -91,6 +110,20 @@ def _appends(
     params = {"bookies": kind, "protocol": protocol, "payload_bytes": size, "window": window, "entries": entries}
     counted = {name: partial(_with_bookies, bookies, entries, each) for name, each in contenders.items()}
     return compared("append", params, in_turn(counted, bench.rounds))
+
+
+def _together(
+    bench: Bench, bookies: Bookies, kind: str, protocol: int, size: int, entries: int, window: int
+) -> list[Result]:
+    def ours(way: str) -> Values:
+        return run_on(way, append_together(bookies, protocol, size, entries, window))
+
+    contenders: dict[str, Contender] = {f"ours-{way}": partial(ours, way) for way in OURS}
+    if bench.java is not None:
+        request: dict[str, Any] = {"size": size, "entries": entries, "window": window}
+        contenders["java-client"] = lambda: values_of(bench.java_call("append", bookies, protocol, **request), entries)
+    params = {"bookies": kind, "protocol": protocol, "payload_bytes": size, "window": window, "entries": entries}
+    return compared("append-all", params, in_turn(contenders, bench.rounds))
 
 
 def _with_bookies(bookies: Bookies, entries: int, contender: Contender) -> Values:

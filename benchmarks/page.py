@@ -24,6 +24,7 @@ _OURS = ("ours-uvloop", "ours-asyncio", "ours-compiled")
 #: Which results are in which table.
 _TABLES: dict[str, tuple[str, ...]] = {
     "append": ("append", "append-cpu", "append-bookies-cpu"),
+    "append-all": ("append-all", "append-all-cpu"),
     "append-alone": ("append-alone-p50", "append-alone-p99", "append-alone-p99.9", "append-alone-cpu"),
     "read": tuple(f"read-{kind}{metric}" for kind in ("range", "striped", "batch") for metric in ("", "-cpu")),
     "read-single": tuple(f"read-single-{metric}" for metric in ("p50", "p99", "p99.9", "cpu")),
