@@ -46,7 +46,7 @@ class _RecordedWriter(LedgerWriter):
     def _append_some(self, payloads: Sequence[Payload]) -> range:
         appended = super()._append_some(payloads)
         for entry_id, payload in zip(appended, payloads):  # noqa: B905 - as many as there was room for
-            self._log.added(self, entry_id, bytes(payload), self._future_of(entry_id), given=False)
+            self._log.added(self, entry_id, bytes(payload), AppendFuture(self._shell.outcomes, entry_id), given=False)
         return appended
 
     async def force(self) -> None:

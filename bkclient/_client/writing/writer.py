@@ -13,6 +13,7 @@ from bkclient._client.writing.admission import WriterAdmission
 from bkclient._client.writing.base import BaseWriter
 from bkclient._client.writing.outcomes import AppendFuture
 from bkclient._client.writing.payloads import Payload
+from bkclient.errors import ArgumentError
 
 __all__ = ["LedgerWriter"]
 
@@ -96,6 +97,11 @@ class LedgerWriter(BaseWriter):
         exception of ``payloads`` ends it, too. What was appended before an exception or a cancellation is under way, and
         ambiguous until :meth:`flush`.
         """
+        if isinstance(payloads, (bytes, bytearray, memoryview, str)) or not isinstance(payloads, Iterable):
+            kind = type(payloads).__name__
+            raise ArgumentError(
+                f"payloads must be an iterable of bytes-like objects, got {kind}", ledger_id=self.ledger_id
+            )
         source, adds = iter(payloads), self._adds
         ids: list[int] = []
         at_once = _FIRST_AT_ONCE
@@ -114,9 +120,6 @@ class LedgerWriter(BaseWriter):
     def _append_some(self, payloads: Sequence[Payload]) -> range:
         """Append the first of these, as many as there is room for; returns the ids that they got."""
         return self._shell.append_some(payloads)
-
-    def _future_of(self, entry_id: int) -> AppendFuture:
-        return AppendFuture(self._shell.outcomes, entry_id)
 
     def append_nowait(self, payload: Payload) -> AppendFuture:
         """As :meth:`submit`, for callers that cannot wait: raises :class:`~bkclient.errors.TooManyRequests` without room."""

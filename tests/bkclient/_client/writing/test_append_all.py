@@ -115,6 +115,14 @@ async def test_a_payload_that_is_none_ends_it_behind_those_before(wrong: Any, pl
         assert await payloads_of(where, writer.ledger_id) == [*numbered(place), b"goes on"]
 
 
+@pytest.mark.parametrize("wrong", [b"one payload", "text", 5, None], ids=lambda value: type(value).__name__)
+async def test_one_payload_is_no_source_of_payloads(wrong: Any) -> None:
+    async with fake_cluster() as where, await writer_of(where) as writer:
+        with pytest.raises(ArgumentError, match=f"iterable of bytes-like objects, got {type(wrong).__name__}"):
+            await writer.append_all(wrong)
+        assert writer.last_add_pushed == -1
+
+
 async def test_an_exception_of_the_source_ends_it_and_the_writer_goes_on() -> None:
     def generated() -> Iterator[bytes]:
         yield from numbered(20)
