@@ -69,6 +69,18 @@ async def test_handles_that_are_held_without_blocks(real: RealCluster, wire: int
     await held.aclose()
 
 
+@pytest.mark.matrix("append and read, every digest")
+@pytest.mark.parametrize("write_quorum_size", [3, 2])
+async def test_many_entries_by_one_call(python: BookKeeper, write_quorum_size: int) -> None:
+    async with await python.create_ledger(write_quorum_size=write_quorum_size) as writer:
+        ids = await writer.append_all(pattern(entry_id) for entry_id in range(3000))
+    assert ids == list(range(3000))
+
+    reader = await python.open_ledger(writer.ledger_id)
+
+    assert await payloads_of(reader) == [pattern(entry_id) for entry_id in range(3000)]
+
+
 @pytest.mark.matrix("striped ensembles")
 @pytest.mark.parametrize("sizes", SIZES, ids=lambda sizes: "-".join(map(str, sizes)))
 async def test_striped_ensembles(python: BookKeeper, sizes: tuple[int, int, int]) -> None:

@@ -153,6 +153,7 @@ WRITER = [
         Row(method, "payload", (*NO_BUFFERS, bytes(6 * 1024 * 1024)))
         for method in ("append", "append_nowait", "submit")
     ),
+    Row("append_all", "payloads", (1, None, "text", b"one", ["text"], [1], [None], [bytes(6 * 1024 * 1024)])),
 ]
 
 ADVANCED = [
