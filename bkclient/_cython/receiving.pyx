@@ -89,7 +89,7 @@ def buffer_updated(self, nbytes):
     acknowledged = connection.buffer_updated(nbytes)
     if acknowledged:
         self._stored(acknowledged)
-    if got(connection, _reads_at) or _has_frame(got(connection, _frames_at)) or got(self, _stream_at.owner).lanes.need_care:
+    if got(connection, _reads_at) or _has_frame(got(connection, _frames_at)) or got(self, _stream_at.owner).lanes.need_care():
         self._take_rest()
 
 
