@@ -65,7 +65,8 @@ core-test: $(INSTALLED)  ## build it if there is a C compiler, and run the tests
 core-sanitized: $(INSTALLED)  ## the same with gcc's address sanitizer, which sees every byte that is read where none is
 	$(BIN)/python -m bkclient._cython.build --sanitized
 	LD_PRELOAD=$$(gcc -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc BKCLIENT_CORE=cython \
-	  $(BIN)/python -m pytest -s tests/bkclient/core tests/bkclient/wire tests/bkclient/transport/test_bulk.py; \
+	  $(BIN)/python -m pytest -s tests/bkclient/core tests/bkclient/wire tests/bkclient/transport/test_bulk.py \
+	    tests/bkclient/transport/test_tally.py tests/bkclient/transport/test_striped_tally.py tests/bkclient/transport/test_send_many.py; \
 	  status=$$?; $(BIN)/python -m bkclient._cython.build --remove; exit $$status
 
 conformance: $(INSTALLED)  ## how many rules and behaviours of the protocol tests cover, and which not yet
