@@ -175,11 +175,8 @@ class WriterWindow(_Line):
         """Take places for the first entries of these sizes, as many as :meth:`try_take` would one by one; returns how many."""
         shared = self.shared
         left = min(self.max_bytes - self.bytes, shared.max_bytes - shared.bytes)
-        count = (
-            0
-            if left <= 0
-            else max(0, min(len(sizes), self.max_entries - self.entries, shared.max_entries - shared.entries))
-        )
+        room = min(self.max_entries - self.entries, shared.max_entries - shared.entries)
+        count = min(len(sizes), max(0, room)) if left > 0 else 0
         taken = sum(sizes[:count])
         if count and taken >= left:  # the last one may exceed the bytes
             ends = list(accumulate(sizes[:count]))

@@ -171,9 +171,8 @@ class OpenRun:
         assert self.entry_ids, "a second write set comes with an entry that is not the first"
         selected = {stream: self._places_of(stream) for stream in self._connections()}
         tally, places = None, {stream.bookie_id: chosen for stream, chosen in selected.items()}
-        if self.quorum and len(places) == len(
-            selected
-        ):  # a bookie has one connection here, or is told of by its name only
+        # By its name a bookie is known once, so none may have two connections here.
+        if self.quorum and len(places) == len(selected):
             tally = self._striped_tally(self.stripes, places)
         columns = _columns(self.buffers, self.pieces)
         for stream, chosen in selected.items():

@@ -316,9 +316,8 @@ class OnlineChecker:
 
     def feed_all(self, events: Iterable[Event]) -> None:
         """Take in the next events: faster than one by one."""
-        routes = (
-            self._routes
-        )  # no dictionary that fills itself: to ask one of a class of Python's takes ten times as long
+        # No dictionary that fills itself: to ask one of a class of Python's takes ten times as long.
+        routes = self._routes
         for event in events:
             self.events += 1
             try:
