@@ -14,7 +14,7 @@ from bkclient.wire.envelope import ReceivedRequest
 from bkclient.wire.errors import MalformedMessage, WireError
 from bkclient.wire.framing import DEFAULT_MAX_FRAME_SIZE, FrameBuffer
 from bkclient.wire.messages import Response, Status
-from bkclient.wire.v3_received_add import received_add
+from bkclient.wire.received_add import received_add_v2, received_add_v3
 
 __all__ = ["ServerConnection"]
 
@@ -85,7 +85,7 @@ class ServerConnection:
             raise self._error
         try:
             for content in frames:
-                yield (received_add(content) if self._version == 3 else None) or self._decode(content)
+                yield (received_add_v3 if self._version == 3 else received_add_v2)(content) or self._decode(content)
         except WireError as error:
             self._error = error
             raise

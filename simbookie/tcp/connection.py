@@ -27,8 +27,8 @@ from bkclient.errors import BookKeeperError, IllegalOperation
 from bkclient.wire.envelope import ReceivedRequest
 from bkclient.wire.errors import FrameTooLarge, WireError
 from bkclient.wire.messages import AddRequest, AddResponse, AuthMessage, Response, StartTlsResponse, Status
+from bkclient.wire.received_add import ReceivedAdd
 from bkclient.wire.server_connection import ServerConnection
-from bkclient.wire.v3_received_add import ReceivedAdd
 from simbookie.ledgers import status_of
 from simbookie.security import AuthVerdict, Guard
 from simbookie.storage.base import StorageError

@@ -1,27 +1,29 @@
-"""The add of protocol version 3 as a bookie receives it, read by hand: the request that a bookie gets most.
+"""The ordinary add as a bookie receives it, together with the frame that acknowledges it: the request that a bookie gets most.
 
-Every writer's client, BookKeeper's own too, writes the fields of an add in ascending order, with a key of 20 bytes and, for an
-ordinary add, without priority, flags or anything unknown. One look at the frame tells that it is such an add and where its ids
-and its body stand. Whatever else a frame holds, protobuf reads; a property test holds the two to the same outcome.
+* In version 3 every writer's client, BookKeeper's own too, writes the fields of an add in ascending order, with a key of 20 bytes
+  and, for an ordinary add, without priority, flags or anything unknown. One look at the frame tells that it is such an add and
+  where its ids and its body stand. Its acknowledgement consists of its header, its ids and bytes that are always the same.
+* In version 2 the layout is fixed, and an ordinary add is known by its header. Its acknowledgement repeats its ids.
 
-What acknowledges an ordinary add consists of its header, its ids and bytes that are always the same. So that frame is
-made of the bytes of the request, together with it.
+Whatever else a frame holds, :mod:`bkclient.wire.v3` and :mod:`bkclient.wire.v2` read. Property tests hold both to the same
+outcome.
 """
 
 from __future__ import annotations
 
 import re
+import struct
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
+from bkclient.wire.digest import KEY_SIZE
 from bkclient.wire.envelope import ReceivedRequest
 from bkclient.wire.messages import AddRequest, Operation
 from bkclient.wire.v3_add import varint
 
-__all__ = ["ReceivedAdd", "received_add"]
+__all__ = ["ReceivedAdd", "received_add_v2", "received_add_v3"]
 
-_VERSION: Final = 3
 _ADD: Final = int(Operation.ADD_ENTRY)
 
 #: A varint that is not negative, in as few bytes as it needs: others are read, but not repeated, as they came.
@@ -41,6 +43,14 @@ _HEADER_REST: Final = _TXN_AT - 2
 #: Bytes of a message before its body, but for its ids and the length of its body: three tags, the key with its length, a tag.
 _MESSAGE_REST: Final = 2 + 22 + 1
 
+#: Version, the operation of an add, no flags.
+_V2_HEADER: Final = b"\x02\x01\0\0"
+_V2_BODY_AT: Final = len(_V2_HEADER) + KEY_SIZE
+_V2_IDS: Final = struct.Struct(">qq")
+_V2_IDS_END: Final = _V2_BODY_AT + _V2_IDS.size
+#: The length of an acknowledgement, a header as that of an add, and the number of success; up to the ids.
+_V2_ADDED: Final = struct.pack(">I", len(_V2_HEADER) + 4 + _V2_IDS.size) + _V2_HEADER + bytes(4)
+
 
 @dataclass(slots=True, eq=False)
 class ReceivedAdd(ReceivedRequest):
@@ -50,8 +60,8 @@ class ReceivedAdd(ReceivedRequest):
     acknowledgement: bytes = field(repr=False)
 
 
-def received_add(content: bytes) -> ReceivedAdd | None:
-    """The ordinary add in a frame; ``None`` for any other content, which need be no request at all."""
+def received_add_v3(content: bytes) -> ReceivedAdd | None:
+    """The ordinary add in a frame of version 3; ``None`` for any other content, which need be no request at all."""
     found = _match_add(content)
     if found is None:
         return None
@@ -66,7 +76,20 @@ def received_add(content: bytes) -> ReceivedAdd | None:
     frame_size = len(head) + 5 + answer_size
     acknowledgement = b"\0\0\0%c%b\x10\0\xaa\x06%c\x08\0\x10%b\x18%b" % (frame_size, head, answer_size, ledger, entry)
     request = AddRequest(_ledger_id(ledger), _value(entry), key, content[body_at:], b"")
-    return ReceivedAdd(_VERSION, _VERSION, _ADD, _value(txn), 0, request, acknowledgement)
+    return ReceivedAdd(3, 3, _ADD, _value(txn), 0, request, acknowledgement)
+
+
+def received_add_v2(content: bytes) -> ReceivedAdd | None:
+    """The ordinary add in a frame of version 2; ``None`` for any other content, which need be no request at all."""
+    if not content.startswith(_V2_HEADER) or len(content) < _V2_IDS_END:
+        return None
+    ledger_id, entry_id = _V2_IDS.unpack_from(content, _V2_BODY_AT)
+    if ledger_id < 0 or entry_id < 0:
+        return None
+    acknowledgement = _V2_ADDED + content[_V2_BODY_AT:_V2_IDS_END]
+    key = content[len(_V2_HEADER) : _V2_BODY_AT]
+    request = AddRequest(ledger_id, entry_id, key, content[_V2_BODY_AT:], b"")
+    return ReceivedAdd(2, 2, _ADD, 0, 0, request, acknowledgement)
 
 
 def _value(data: bytes) -> int:

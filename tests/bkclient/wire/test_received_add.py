@@ -1,17 +1,19 @@
-"""The add that a bookie reads by hand: what protobuf reads, or nothing at all."""
+"""The add that a bookie reads by hand: what the decoder of its version reads, or nothing at all."""
 
 from __future__ import annotations
 
 import dataclasses
+import struct
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bkclient.wire import bookkeeper_pb2 as pb
-from bkclient.wire import v3
+from bkclient.wire import v2, v3
+from bkclient.wire.envelope import ReceivedRequest
 from bkclient.wire.messages import AddRequest, AddResponse, Status
-from bkclient.wire.v3_received_add import ReceivedAdd, received_add
+from bkclient.wire.received_add import ReceivedAdd, received_add_v2, received_add_v3
 from tests.bkclient.wire.golden_files import golden_files
 
 KEY = bytes(range(20))
@@ -25,6 +27,16 @@ BODIES = st.binary(max_size=300) | st.sampled_from([bytes(size) for size in (0, 
 
 def content_of(request: AddRequest, txn_id: int = 5) -> bytes:
     return b"".join(v3.encode_request(request, txn_id).buffers)[4:]
+
+
+def content_of_v2(request: AddRequest, txn_id: int = 5) -> bytes:
+    header = entry_ids(request) + request.header
+    return b"".join(v2.encode_request(dataclasses.replace(request, header=header), txn_id).buffers)[4:]
+
+
+def entry_ids(request: AddRequest) -> bytes:
+    """What a body begins with; version 2 has the ids nowhere else."""
+    return struct.pack(">qq", request.ledger_id, request.entry_id)
 
 
 def add(ledger_id: int = 7, entry_id: int = 300, body: bytes = b"body", key: bytes = KEY) -> AddRequest:
@@ -42,15 +54,28 @@ def fields(found: object) -> dict[str, object]:
 
 def check(content: bytes) -> ReceivedAdd | None:
     """What is read by hand, which is nothing or what protobuf reads and answers."""
-    found = received_add(content)
+    found = received_add_v3(content)
     if found is not None:
         oracle = v3.decode_request(content)
         assert fields(found) == fields(oracle)
-        request = oracle.request
-        assert isinstance(request, AddRequest)
-        answer = AddResponse(Status.OK, request.ledger_id, request.entry_id)
-        assert found.acknowledgement == v3.encode_response(oracle, answer)
+        assert found.acknowledgement == v3.encode_response(oracle, stored(oracle))
     return found
+
+
+def check_v2(content: bytes) -> ReceivedAdd | None:
+    """What is read by hand, which is nothing or what the decoder of version 2 reads and answers."""
+    found = received_add_v2(content)
+    if found is not None:
+        oracle = v2.decode_request(content)
+        assert fields(found) == fields(oracle)
+        assert found.acknowledgement == v2.encode_response(oracle, stored(oracle))
+    return found
+
+
+def stored(received: ReceivedRequest) -> AddResponse:
+    request = received.request
+    assert isinstance(request, AddRequest)
+    return AddResponse(Status.OK, request.ledger_id, request.entry_id)
 
 
 @given(ledger_id=IDS, entry_id=IDS, txn_id=IDS, body=BODIES)
@@ -59,11 +84,27 @@ def test_an_ordinary_add_is_read_as_protobuf_reads_it(ledger_id: int, entry_id: 
     assert check(content_of(add(ledger_id, entry_id, body), txn_id)) is not None
 
 
+@given(ledger_id=IDS, entry_id=IDS, body=BODIES)
+@example(ledger_id=0, entry_id=0, body=b"")
+def test_an_ordinary_add_of_version_2_is_read_as_its_decoder_reads_it(
+    ledger_id: int, entry_id: int, body: bytes
+) -> None:
+    assert check_v2(content_of_v2(add(ledger_id, entry_id, body))) is not None
+
+
 @given(data=st.data())
 def test_whatever_is_changed_is_read_as_protobuf_reads_it_or_not_at_all(data: st.DataObject) -> None:
-    content = bytearray(
-        content_of(add(data.draw(IDS), data.draw(IDS), data.draw(st.binary(max_size=40))), data.draw(IDS))
-    )
+    request = add(data.draw(IDS), data.draw(IDS), data.draw(st.binary(max_size=40)))
+    check(changed(content_of(request, data.draw(IDS)), data))
+
+
+@given(data=st.data())
+def test_whatever_is_changed_in_version_2_is_read_as_its_decoder_reads_it_or_not_at_all(data: st.DataObject) -> None:
+    check_v2(changed(content_of_v2(add(data.draw(IDS), data.draw(IDS), data.draw(st.binary(max_size=40)))), data))
+
+
+def changed(original: bytes, data: st.DataObject) -> bytes:
+    content = bytearray(original)
     for _ in range(data.draw(st.integers(1, 3))):
         at = data.draw(st.integers(0, len(content) - 1))
         match data.draw(st.sampled_from(["set", "insert", "cut"])):
@@ -75,7 +116,7 @@ def test_whatever_is_changed_is_read_as_protobuf_reads_it_or_not_at_all(data: st
                 del content[at : at + data.draw(st.integers(1, 3))]
         if not content:
             break
-    check(bytes(content))
+    return bytes(content)
 
 
 def written(**more: object) -> pb.Request:
@@ -114,18 +155,40 @@ def test_what_is_not_ordinary_is_left_to_protobuf(name: str) -> None:
     content = UNUSUAL[name]
     assert isinstance(v3.decode_request(content).request, AddRequest)  # it is an add
 
-    assert received_add(content) is None
+    assert received_add_v3(content) is None
 
 
-def test_the_clients_of_bookkeeper_write_ordinary_adds() -> None:
+UNUSUAL_V2 = {
+    "recovery": content_of_v2(dataclasses.replace(add(), recovery=True)),
+    "priority": content_of_v2(dataclasses.replace(add(), high_priority=True)),
+    "an older version": b"\x01" + content_of_v2(add())[1:],
+    "the oldest version": b"\0\0\0" + content_of_v2(add())[1:2] + content_of_v2(add())[4:],
+    "a negative entry id": content_of_v2(add(entry_id=-1)),
+    "a negative ledger id": content_of_v2(add(ledger_id=-1)),
+}
+
+
+@pytest.mark.parametrize("name", UNUSUAL_V2)
+def test_what_is_not_ordinary_in_version_2_is_left_to_its_decoder(name: str) -> None:
+    content = UNUSUAL_V2[name]
+    assert isinstance(v2.decode_request(content).request, AddRequest)  # it is an add
+
+    assert received_add_v2(content) is None
+
+
+@pytest.mark.parametrize("wire", [2, 3])
+def test_the_clients_of_bookkeeper_write_ordinary_adds(wire: int) -> None:
+    decode, by_hand = {2: (v2.decode_request, check_v2), 3: (v3.decode_request, check)}[wire]
     seen = 0
     for golden in golden_files():
-        for content in map(bytes.fromhex, golden.requests if golden.wire == 3 else ()):
-            request = v3.decode_request(content).request
+        for content in map(bytes.fromhex, golden.requests if golden.wire == wire else ()):
+            if wire == 2 and content.startswith(b"\x0a"):
+                continue  # what comes before TLS is of version 3
+            request = decode(content).request
             if isinstance(request, AddRequest) and not (
                 request.recovery or request.high_priority or request.write_flags
             ):
-                assert check(content) is not None
+                assert by_hand(content) is not None
                 seen += 1
 
     assert seen > 0
@@ -138,9 +201,15 @@ def test_the_ordinary_one_among_them_is_ordinary() -> None:
 
 @pytest.mark.parametrize("end", range(len(content_of(add()))))
 def test_a_part_of_an_add_is_none(end: int) -> None:
-    assert received_add(content_of(add())[:end]) is None
+    assert received_add_v3(content_of(add())[:end]) is None
+
+
+@pytest.mark.parametrize("end", range(4 + 20 + 16))
+def test_an_add_of_version_2_without_all_ids_is_none(end: int) -> None:
+    assert received_add_v2(content_of_v2(add())[:end]) is None
 
 
 def test_others_are_none() -> None:
     for content in (b"", b"\x00", bytes(100), b"\xff" * 100):
-        assert received_add(content) is None
+        assert received_add_v3(content) is None
+        assert received_add_v2(content) is None
