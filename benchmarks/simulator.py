@@ -4,7 +4,7 @@
 
 * *walks*: random walks of protocol machines alone, in an hour of CPU, over every world that is walked (80 moves each).
 * *events* and *seeds*: those of runs with recording and checker, in a second and an hour of CPU, for scenarios and swarms; a
-  seed counts once for each scenario.
+  seed counts once for each scenario. *swept* ones are those of a sweep: judged, and packed only if they are to be kept.
 * *unjudged* and *unrecorded*: the same runs of scenarios without checker and situations, and without writing events down. The
   cost is in percent of the bare run, to which the wrappers around the seams belong: scenarios go by what they tell.
 * *idle*: simulated seconds in a second of CPU, of a cluster with a writer and a reader that do nothing for most of an hour.
@@ -104,15 +104,22 @@ def walks(count: int) -> Result:
 
 def costs(seeds: int, rounds: int) -> list[Result]:
     """Events and seeds of scenarios, and what recording and checking take; in turn, so that all meet the same machine."""
-    modes: dict[str, Callable[[], Any]] = {"whole": nullcontext, "unjudged": unjudged, "unrecorded": unrecorded}
+    modes: dict[str, Callable[[], Any]] = {
+        "whole": nullcontext,
+        "swept": nullcontext,
+        "unjudged": unjudged,
+        "unrecorded": unrecorded,
+    }
     cpu_s: dict[str, list[float]] = {mode: [] for mode in modes}
     events = 0
     for number in range(rounds + 1):
         simulated: dict[str, float] = {}
-        for mode in [*list(modes)[number % 3 :], *list(modes)[: number % 3]]:
+        for mode in [*list(modes)[number % len(modes) :], *list(modes)[: number % len(modes)]]:
             started = time.process_time()
             with modes[mode]():
-                runs = [run_scenario(name, seed) for seed in range(seeds) for name in SCENARIOS]
+                runs = [
+                    run_scenario(name, seed, with_digest=mode != "swept") for seed in range(seeds) for name in SCENARIOS
+                ]
             taken = time.process_time() - started
             if number:
                 cpu_s[mode].append(taken)
@@ -123,7 +130,7 @@ def costs(seeds: int, rounds: int) -> list[Result]:
         assert len(set(simulated.values())) == 1, "the same runs, watched or not"
     made = seeds * len(SCENARIOS)
     params = {"runs": made, "of": "scenarios"}
-    whole, judged, bare = (statistics.median(cpu_s[mode]) for mode in modes)
+    whole, swept, unwatched, bare = (statistics.median(cpu_s[mode]) for mode in modes)
 
     def percent(more: str, less: str) -> float:
         return 100 * statistics.median(a / b - 1 for a, b in zip(cpu_s[more], cpu_s[less], strict=True))
@@ -131,11 +138,14 @@ def costs(seeds: int, rounds: int) -> list[Result]:
     return [
         told("events", params, events / whole, "/CPU-s"),
         told("seeds", params, made / whole * 3600, "/CPU-h"),
-        told("events", {**params, "without": "checker"}, events / judged, "/CPU-s"),
+        told("events", {**params, "of": "swept scenarios"}, events / swept, "/CPU-s"),
+        told("seeds", {**params, "of": "swept scenarios"}, made / swept * 3600, "/CPU-h"),
+        told("events", {**params, "without": "checker"}, events / unwatched, "/CPU-s"),
         told("events", {**params, "without": "recording and checker"}, events / bare, "/CPU-s"),
         told("cost", {**params, "of": "checker and situations"}, percent("whole", "unjudged"), "%"),
         told("cost", {**params, "of": "recording"}, percent("unjudged", "unrecorded"), "%"),
         told("cost", {**params, "of": "both"}, percent("whole", "unrecorded"), "%"),
+        told("cost", {**params, "of": "both in a sweep"}, percent("swept", "unrecorded"), "%"),
     ]
 
 

@@ -44,11 +44,13 @@ def run_scenario(
     transport: TransportKind = TransportKind.OBJECTS,
     conditions: Conditions | None = None,
     schedule: PlanSchedule | None = None,
+    with_digest: bool = True,
 ) -> RunResult:
     """Run a scenario or a plan by its name; with ``record``, a folder, keep its history there.
 
     Everything that happens depends on ``name``, ``seed``, ``mutant`` and ``transport`` alone, unless ``conditions`` are given
-    instead of those that are drawn. A ``schedule`` takes the place of a plan's own.
+    instead of those that are drawn. A ``schedule`` takes the place of a plan's own. Without ``with_digest`` a run that is not
+    kept has no digest, and takes a twentieth less.
 
     ``KeyError`` for an unknown scenario or mutant, ``ValueError`` for a schedule of a scenario that is no plan; nothing that
     happens in the run is raised.
@@ -57,7 +59,7 @@ def run_scenario(
         plan = plan_named(name, seed)
         if schedule is not None:
             plan = replace(plan, schedule=schedule)
-        return run_plan(plan, seed, mutant=mutant, record=record, transport=transport)
+        return run_plan(plan, seed, mutant=mutant, record=record, transport=transport, with_digest=with_digest)
     if schedule is not None:
         raise ValueError(f"{name} is no plan, and has no schedule")
     scenario = SCENARIOS[name]
@@ -66,7 +68,7 @@ def run_scenario(
         if transport is TransportKind.BYTES:
             conditions = replace(conditions, tcp=draw_tcp(seed))
     with collector_off():  # until nothing refers to the run any more: what it meets before, it looks at in vain
-        return _run(scenario, seed, mutant, record, transport, conditions)
+        return _run(scenario, seed, mutant, record, transport, conditions, with_digest=with_digest)
 
 
 def run_plan(
@@ -76,18 +78,22 @@ def run_plan(
     mutant: str | None = None,
     record: Path | None = None,
     transport: TransportKind = TransportKind.OBJECTS,
+    with_digest: bool = True,
 ) -> RunResult:
     """Run a plan, over bytes if ``transport`` or the plan says so; with ``record``, a folder, keep its history there.
 
-    Everything that happens depends on the arguments alone, and the history's header holds them all. ``KeyError`` for an unknown
-    mutant; nothing that happens in the run is raised.
+    Everything that happens depends on the arguments alone, and the history's header holds them all. ``with_digest`` is as in
+    :func:`run_scenario`. ``KeyError`` for an unknown mutant; nothing that happens in the run is raised.
     """
     if transport is TransportKind.BYTES:
         plan = replace(plan, cluster=plan.cluster.over(transport))
     scenario = scenario_of(plan)
     more = {} if record is None else {"plan": print_plan(plan, full=True)}
     with collector_off():  # as above
-        return _run(scenario, seed, mutant, record, plan.cluster.transport, plan.cluster.conditions(), more)
+        return _run(
+            *(scenario, seed, mutant, record, plan.cluster.transport, plan.cluster.conditions(), more),
+            with_digest=with_digest,
+        )
 
 
 def _run(
@@ -98,6 +104,8 @@ def _run(
     transport: TransportKind,
     conditions: Conditions,
     more_header: Mapping[str, Any] = MappingProxyType({}),
+    *,
+    with_digest: bool,
 ) -> RunResult:
     planted = _mutant(mutant) if mutant else None
     path = None if record is None else record / history_name(scenario.name, seed, mutant, transport)
@@ -123,7 +131,7 @@ def _run(
         ) as world,
         planted.applied_to_run() if planted else nullcontext(),
     ):
-        history = HistoryWriter(header, world.clock_us, path)
+        history = HistoryWriter(header, world.clock_us, path, with_digest=with_digest)
         witnesses = Witnesses(history)
         stage = Stage(world, Recorder(history), conditions, planted.wrap_transport if planted else None)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import cycle, islice
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from scenarios.library import SCENARIOS
 from scenarios.model import RunResult, TransportKind
@@ -79,11 +79,21 @@ def work(unit: Unit) -> UnitOutcome:
         is_kept = not unit.failing_only or (unit.keep_every > 0 and seed % unit.keep_every == 0)
         result = _run(scenario, seed, unit, unit.record if is_kept else None)
         if result.violations and not is_kept:
-            result = _run(scenario, seed, unit, unit.record)  # the same once more, and this time kept
+            result = _kept(result, _run(scenario, seed, unit, unit.record))
         results.append(result)
         if (unit.stop_at_first and result.violations) or first_broken(result, unit.until):
             break
     return UnitOutcome(tuple(results), time.process_time() - started)
+
+
+def _kept(first: RunResult, again: RunResult) -> RunResult:
+    """The same run once more, this time kept; one that came to something else proves that runs depend on more than their seed."""
+    if (first.violations, first.events, first.verdict) == (again.violations, again.events, again.verdict):
+        return again
+    found = ", ".join(dict.fromkeys(violation.invariant for violation in first.violations))
+    problem = f"broke {found} after {first.events} events, and not when it was made again to keep its history"
+    problem += f" ({again.events} events): it is not deterministic"
+    return replace(again, verdict="unknown", violations=first.violations, problem=problem)
 
 
 def first_broken(result: RunResult, clauses: Iterable[str]) -> str:
@@ -130,13 +140,16 @@ def processes_for(units: int, asked: int | None) -> int:
 
 def _run(scenario: str, seed: int, unit: Unit, record: Path | None) -> RunResult:
     plan, schedule = unit.plans.get(scenario), unit.schedule
+    options: dict[str, Any] = {
+        "mutant": unit.mutant,
+        "record": record,
+        "transport": unit.transport,
+        "with_digest": False,  # of what is not kept nobody asks for it
+    }
     try:
         if plan is None:
-            return run_scenario(
-                scenario, seed, mutant=unit.mutant, record=record, transport=unit.transport, schedule=schedule
-            )
-        played = plan if schedule is None else replace(plan, schedule=schedule)
-        result = run_plan(played, seed, mutant=unit.mutant, record=record, transport=unit.transport)
+            return run_scenario(scenario, seed, schedule=schedule, **options)
+        result = run_plan(plan if schedule is None else replace(plan, schedule=schedule), seed, **options)
         return replace(result, scenario=scenario)
     except Exception as error:  # noqa: BLE001 - whatever it is, the other runs go on, and it is reported
         return RunResult(

@@ -54,7 +54,7 @@ class HistoryWriter:
     asked for, and at the end.
 
     The digest covers the packed events alone, so two runs with the same digest did the same things at the same times,
-    whatever machine or file they were recorded on.
+    whatever machine or file they were recorded on. Without digest and file events are handed on and not packed.
     """
 
     def __init__(
@@ -64,9 +64,12 @@ class HistoryWriter:
         path: Path | None = None,
         *,
         writes_through: bool = False,
+        with_digest: bool = True,
     ) -> None:
         """Start a history; with ``path`` it is also written to that file. ``header`` must be msgpack data.
 
+        One that is written has a digest, and so has any other unless ``with_digest`` is false: then it is "", and misnamed fields
+        are found by nobody.
         With ``writes_through`` each event is given to the system before :meth:`record` returns, so that it survives SIGKILL.
         """
         self.events = 0
@@ -79,6 +82,7 @@ class HistoryWriter:
         self._packer = msgpack.Packer(autoreset=True)
         self._block: list[Event] = []
         self._writes_through = writes_through
+        self._is_packed = with_digest or path is not None
         self._block_max = 1 if writes_through else BLOCK_EVENTS
         self._file: BinaryIO | None = None
         if path is not None:
@@ -136,9 +140,9 @@ class HistoryWriter:
 
     @property
     def digest(self) -> str:
-        """SHA-256 over the packed events recorded so far, in hex."""
+        """SHA-256 over the packed events recorded so far, in hex; "" of a history without one."""
         self.flush()
-        return self._hash.hexdigest()
+        return self._hash.hexdigest() if self._is_packed else ""
 
     def flush(self) -> None:
         """Hash and write what was recorded since the last call, and hand it to readers."""
@@ -146,6 +150,13 @@ class HistoryWriter:
         if not block:
             return
         self._block = []
+        if self._is_packed:
+            self._pack(block)
+        for reader in self.readers:
+            reader(block)
+
+    def _pack(self, block: Sequence[Event]) -> None:
+        """Hash and write the events of a block."""
         try:
             rows = [
                 [index, event.seq, event.time_us, event.actor, event.ledger, *values_of(event.fields)]
@@ -164,8 +175,6 @@ class HistoryWriter:
             self._file.write(data)
             if self._writes_through:
                 self._file.flush()
-        for reader in self.readers:
-            reader(block)
 
     def close(self, choices: Sequence[str] = ()) -> None:
         """Flush, and write the footer, with what a schedule chose. A file without one is taken for truncated. Idempotent."""

@@ -211,6 +211,20 @@ def test_a_misnamed_field_is_found_when_events_are_packed() -> None:
         writer.flush()
 
 
+def test_without_a_digest_events_are_handed_on_and_not_packed(path: Path) -> None:
+    heard: list[Event] = []
+    writer = HistoryWriter(_HEADER, Clock(), with_digest=False)
+    writer.readers.append(heard.extend)
+    writer.record(Kind.BK_SYNC, "b0", 1, entry=2**70)  # which msgpack cannot express
+    assert writer.digest == ""
+    writer.close()
+    assert [event.fields for event in heard] == [{"entry": 2**70}]
+    writer = HistoryWriter(_HEADER, Clock(), path, with_digest=False)
+    writer.record(Kind.BK_SYNC, "b0", 1, entry=1)
+    writer.close()
+    assert objects(path)[-1]["digest"] == writer.digest != "", "a file has one"
+
+
 def test_closing_twice_is_closing_once(path: Path) -> None:
     writer = write_all_kinds(path)
     size = path.stat().st_size
