@@ -111,7 +111,7 @@ def acknowledge_all(self, bookie_id, entry_ids):
     if place < 0 or len(ensemble) > MOST_POSITIONS:
         return _acknowledge_all(self, bookie_id, entry_ids)
     size, quorum, bit = sizes.ensemble_size, sizes.ack_quorum_size, 1ULL << place
-    if sizes.write_quorum_size != size:
+    if sizes.is_striped:
         masks = sizes.masks
     pending = got(self, _adds_at.pending)
     for entry_id in entry_ids:

@@ -236,7 +236,7 @@ class PendingAdds(Value):
             return self.acknowledge_each(bookie_id, entry_ids)
         size, quorum, has_any = sizes.ensemble_size, sizes.ack_quorum_size, False
         bit = 1 << ensemble.index(bookie_id)
-        if sizes.write_quorum_size < size:
+        if sizes.is_striped:
             write_sets = sizes.masks
             entry_ids = [entry_id for entry_id in entry_ids if write_sets[entry_id % size] & bit]
         for add in map(pending.get, entry_ids):

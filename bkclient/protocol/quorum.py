@@ -31,6 +31,8 @@ class QuorumSizes:
     write_sets: tuple[tuple[int, ...], ...] = field(init=False, repr=False, compare=False)
     #: The same as bit masks.
     masks: tuple[int, ...] = field(init=False, repr=False, compare=False)
+    #: Whether an entry is stored by a part of its ensemble, so that write sets differ.
+    is_striped: bool = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         size, write_quorum, ack_quorum = self.ensemble_size, self.write_quorum_size, self.ack_quorum_size
@@ -42,6 +44,7 @@ class QuorumSizes:
         write_sets = tuple(tuple((first + w) % size for w in range(write_quorum)) for first in range(size))
         object.__setattr__(self, "write_sets", write_sets)
         object.__setattr__(self, "masks", tuple(sum(1 << i for i in write_set) for write_set in write_sets))
+        object.__setattr__(self, "is_striped", write_quorum < size)
 
     @staticmethod
     def of(metadata: LedgerMetadata) -> QuorumSizes:

@@ -17,6 +17,7 @@ from bkclient.entry import Entries, Entry
 from bkclient.errors import BookieNotAvailable, BookKeeperError, ClientClosed
 from bkclient.ledger import BookieId
 from bkclient.protocol.batch_read import BATCH_ENTRY_OVERHEAD, BATCH_OVERHEAD
+from bkclient.protocol.quorum import QuorumSizes
 
 __all__ = ["read_batch"]
 
@@ -28,8 +29,7 @@ async def read_batch(reads: EntryReads, first_entry_id: int, max_count: int | No
     more than a frame, is as much as a frame takes (R-27).
     """
     max_bytes = min(max_bytes or reads.max_frame_size_bytes, reads.max_frame_size_bytes)
-    metadata = reads.view.metadata
-    is_striped = metadata.ensemble_size != metadata.write_quorum_size
+    is_striped = QuorumSizes.of(reads.view.metadata).is_striped
     if reads.protocol_version == 2 and reads.core.config.reading.batch and not is_striped:
         reads.check_open()
         replicas = reads.replicas(first_entry_id)

@@ -116,13 +116,12 @@ class EntryReads:
             settings.speculative_first_s, settings.speculative_max_s, settings.speculative_backoff
         )
         metadata = view.metadata
-        size = metadata.ensemble_size
-        self._is_unstriped = size == metadata.write_quorum_size
+        self._sizes = sizes = QuorumSizes.of(metadata)
         #: Whether ranges may be read in batches (R-25): not if each entry has to be a request that the rate counts.
-        self.has_batches = self.batches is not None and settings.batch and self._is_unstriped and throttle is None
+        self.has_batches = self.batches is not None and settings.batch and not sizes.is_striped and throttle is None
         self._sticky: StickyIndex | None = None
-        if settings.sticky and self._is_unstriped:
-            self._sticky = StickyIndex(size, core.rng.randrange(size))
+        if settings.sticky and not sizes.is_striped:
+            self._sticky = StickyIndex(sizes.ensemble_size, core.rng.randrange(sizes.ensemble_size))
         self._reorders = settings.reorder
         #: None if reads and appends do not wait for connections.
         self._connections: ConnectionWait[int] | None = None
@@ -135,7 +134,6 @@ class EntryReads:
             )
         #: Whether an operation may have to wait before it begins.
         self.may_wait = throttle is not None or backpressure_s is not None
-        self._sizes = QuorumSizes.of(metadata)
         self._ensemble: Ensemble = ()
         self._write_sets: dict[int, tuple[BookieId, ...]] = {}
         self._watcher = core.watcher

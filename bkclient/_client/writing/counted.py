@@ -39,8 +39,7 @@ class CountedAnswers:
             and not machine.options.entry_ids_given  # an entry above a gap waits, whatever bookies say
         ):
             sizes = machine.adds.sizes
-            is_striped = sizes.write_quorum_size < sizes.ensemble_size
-            self._adds.count(sizes.ack_quorum_size, self._check.verified, is_striped=is_striped)
+            self._adds.count(sizes.ack_quorum_size, self._check.verified, is_striped=sizes.is_striped)
 
     def _count_no_more(self) -> None:
         """A bookie failed, so it matters from now on which bookies stored what."""

@@ -90,7 +90,7 @@ class AppendsMany:
     def send_adds(self, entries: Sequence[NewEntry], write_sets: tuple[tuple[BookieId, ...], ...]) -> None:
         """Port of :class:`~bkclient.protocol.append.AppendMachine`."""
         sender, sizes = self._adds, self.machine.adds.sizes
-        if not sends_many(sender) or sizes.write_quorum_size < sizes.ensemble_size:
+        if not sends_many(sender) or sizes.is_striped:
             for entry in entries:
                 self.send_add(entry, write_sets[entry.entry_id % len(write_sets)])
             return

@@ -119,6 +119,7 @@ def test_the_write_set_walks_around_the_ensemble_from_the_entry_id(sizes: Sizes)
         assert list(quorum.write_set(entry_id)) == twin.write_set(entry_id)
         for position in range(sizes[0]):
             assert quorum.stores(position, entry_id) == (position in twin.write_set(entry_id))
+    assert quorum.is_striped == (len(set(map(frozenset, quorum.write_sets))) > 1)
 
 
 @pytest.mark.rule("DS-5")
