@@ -55,6 +55,8 @@ class _Recovery:
         self._is_abandoned = False
         self._found = self._written = 0
         self._last_written = -1
+        #: False if a bookie was asked for the last entry, which tells the length, and none has given it.
+        self._is_length_known = True
 
     async def run(self) -> Versioned:
         loop = asyncio.get_running_loop()
@@ -73,9 +75,12 @@ class _Recovery:
                 self._core.stats.event(names.RECOVERY_READS, self._found)
                 self._core.stats.event(names.RECOVERED_ENTRIES, self._written)
         closed = self._machine.local.value
+        end = closed.metadata.last_entry_id
+        if not self._is_length_known:
+            log.RECOVERY_LENGTH_UNCERTAIN(ledger_id=self._ledger_id, entry_id=end, length=closed.metadata.length)
         log.RECOVERY_FINISHED(
             ledger_id=self._ledger_id,
-            entry_id=closed.metadata.last_entry_id,
+            entry_id=end,
             found=self._found,
             written=self._written,
             seconds=loop.time() - began,
@@ -115,10 +120,12 @@ class _Recovery:
         if entry is None:
             self._machine.on_fence_reply(bookie_id, code)
         else:
-            self._machine.on_fence_reply(bookie_id, code, entry.last_add_confirmed, entry.ledger_length)
+            length_before = max(0, entry.ledger_length - len(entry.payload))
+            self._machine.on_fence_reply(bookie_id, code, entry.last_add_confirmed, length_before)
 
     def send_read(self, entry_id: int, bookie_id: BookieId, *, fence: bool) -> None:
         fence_key = self._codec.master_key if fence else None
+        self._is_length_known &= fence
         request = ReadRequest(self._ledger_id, entry_id, fence_key=fence_key, high_priority=fence)
         self._submit(bookie_id, request, self._on_read_reply)
 
@@ -130,6 +137,7 @@ class _Recovery:
         if entry is None:
             self._machine.on_read_reply(bookie_id, request.entry_id, code)
         else:
+            self._is_length_known |= request.fence_key is None
             self._machine.on_read_reply(bookie_id, request.entry_id, code, entry.payload, entry.ledger_length)
 
     def send_add(self, entry: NewEntry, bookies: tuple[BookieId, ...]) -> None:

@@ -121,6 +121,13 @@ RECOVERY_FINISHED: Final = LogEvent(
     "recovered ledger %(ledger_id)d: it ends at entry %(entry_id)d, %(found)d entries were found beyond what was confirmed and "
     "%(written)d written back, in %(seconds).3f s",
 )
+RECOVERY_LENGTH_UNCERTAIN: Final = LogEvent(
+    "recovery",
+    "recovery_length_uncertain",
+    logging.WARNING,
+    "the length of ledger %(ledger_id)d, %(length)d bytes, may be wrong: entry %(entry_id)d, where it ends, could not be read "
+    "when it was recovered; its entries are not affected",
+)
 RECOVERY_FAILED: Final = LogEvent(
     "recovery",
     "recovery_failed",

@@ -38,8 +38,8 @@ _NEXT: Final = ends_once(LacOutcome.WAITING)
 class LacRead(Value):
     """One LAC read over one ensemble. Feed it every answer; it ends at most once.
 
-    ``last_add_confirmed`` is the greatest LAC seen (-1 before any) and ``length`` the cumulative length in the header of
-    the entry that carried it (REC-7). ``failure_code`` says why it failed, ``failed_by`` whose answer that was.
+    ``last_add_confirmed`` is the greatest LAC seen (-1 before any), ``length`` the bytes up to there as far as those entries tell
+    that carried it (REC-7). ``failure_code`` says why it failed, ``failed_by`` whose answer that was.
     """
 
     __slots__ = ("_coverage", "_ensemble", "failed_by", "failure_code", "last_add_confirmed", "length", "outcome")
@@ -59,10 +59,11 @@ class LacRead(Value):
         return self._ensemble
 
     def on_reply(self, bookie_id: BookieId, code: int, last_add_confirmed: int = -1, length: int = 0) -> LacOutcome:
-        """Note one answer.
+        """Note one answer; ``length`` is the ledger's before the entry that carried the LAC.
 
-        An answer whose digest does not verify must be given as ``DIGEST_MATCH``: it is unknown, not an answer (R-36,
-        REC-7). UNAUTHORIZED (REC-9) and CLIENT_CLOSED (API-18) fail at once. Answers after the end change nothing (REC-8).
+        That is exact if the entry is the next one after the LAC, and too much if others lie between. An answer whose digest does
+        not verify must be given as ``DIGEST_MATCH``: it is unknown, not an answer (R-36, REC-7). UNAUTHORIZED (REC-9) and
+        CLIENT_CLOSED (API-18) fail at once. Answers after the end change nothing (REC-8).
         """
         if self.outcome is not LacOutcome.WAITING:
             return self.outcome
@@ -77,6 +78,8 @@ class LacRead(Value):
         if code == Code.OK and last_add_confirmed > self.last_add_confirmed:
             self.last_add_confirmed = last_add_confirmed
             self.length = length
+        elif code == Code.OK and last_add_confirmed == self.last_add_confirmed >= 0:
+            self.length = min(self.length, length)
         if not is_valid:
             self.failure_code, self.failed_by = code, bookie_id
         if is_valid and self._coverage.is_covered:

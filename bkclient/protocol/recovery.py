@@ -23,7 +23,8 @@ Where this differs from the Java client, and why it may:
   reader see, on the word of this recovery, an entry that a concurrent recovery closes the ledger without.
 * A bookie that fails a write-back and has no replacement is done without as long as an ack quorum remains; and it is
   not offered another place in the same recovery, so there are at most as many replacements as bookies.
-* When nothing was recovered, the final length is read from the entry at the LAC (REC-14 is approximate there).
+* When nothing was recovered, the final length is read from the entry at the LAC. If no bookie has it to give, it is the length
+  before the entry that told the LAC, which is that at the LAC if this is the next entry. Java takes the length with that entry.
 """
 
 from __future__ import annotations
@@ -218,7 +219,7 @@ class RecoveryMachine(LedgerMachine):
             self.ports.send_fence(bookie_id)
 
     def on_fence_reply(self, bookie_id: BookieId, code: int, last_add_confirmed: int = -1, length: int = 0) -> None:
-        """A bookie answered the fencing read; OK comes with the LAC and length in its last entry's header."""
+        """A bookie answered the fencing read; OK comes with the LAC in its last entry, and the ledger's length before it."""
         if self.phase is not RecoveryPhase.FENCING:
             return  # REC-8: it has fenced its bookie nevertheless
         assert self._lac_read is not None, "fencing reads the LAC"
@@ -390,7 +391,8 @@ class RecoveryMachine(LedgerMachine):
             return
         if outcome is ReadOutcome.FOUND:
             self.adds.length = length
-        # Otherwise the length found with the LAC has to do: the entry is safe, only its size is not known here.
+        # Otherwise the length that came with the LAC has to do. It may be too great, or 0 if the last fragment is empty. The
+        # ledger is closed nevertheless: its entries are safe, and applications wait for its end.
         self._close()
 
     def _close(self) -> None:

@@ -40,7 +40,10 @@ FORMULAS: Final[Mapping[str, str]] = MappingProxyType(
         "B3": "META_CAS(ok), META_READ, OPEN_RESULT or CLOSE_RESULT with state CLOSED => (last_entry, length) = (LE, LEN)",
         "B4": "e in 0..LE, at s, the closing write or later => #{b in ws(e, M@s): held(b, e)@s} >= Qa - lost(e)@s",
         "B5": "READ_RESULT(e, code = 0, version = v)@s, and M(v) is known before s and CLOSED at l => e <= l",
-        "B6": "ADD_SEND(e, length = l) => l = sum of size(0..e); LEN = sum of size(0..LE)",
+        "B6": (
+            "ADD_SEND(e, length = l) => l = sum of size(0..e); LEN = sum of size(0..LE), unless x that closed the ledger "
+            "since its last REC_START sent READ_SEND(LE), had no READ_RESP(LE, code = 0) and sent no ADD_SEND(LE, recovery)"
+        ),
         "B8": "ADD_SEND(e, recovery)@s => ADD_SEND(e, not recovery) before s",
         "B9": "META_CAS(state = CLOSED, last_entry = l) => max first(i) <= l + 1",
         "C1": "META_CAS(ok, expected_version = v, version = u) => u = v + 1",

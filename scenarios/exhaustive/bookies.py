@@ -72,7 +72,7 @@ class BookieAutomaton:
             denied |= {ask.entry_id}
         if entry is not None:
             entry = (
-                StoredEntry(b"", entry.last_add_confirmed, entry.length)
+                StoredEntry(b"", entry.last_add_confirmed, entry.length - len(entry.payload))  # what is before it
                 if ask.kind == "fence"
                 else entry._replace(last_add_confirmed=-1)
             )

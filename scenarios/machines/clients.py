@@ -172,7 +172,8 @@ class RecoveryClient(MachineClient):
         if message.kind == "add":
             machine.on_add_reply(message.bookie_id, message.entry_id, code)
         elif message.kind == "fence" and entry is not None:
-            machine.on_fence_reply(message.bookie_id, code, entry.last_add_confirmed, entry.length)
+            length_before = entry.length - len(entry.payload)
+            machine.on_fence_reply(message.bookie_id, code, entry.last_add_confirmed, length_before)
         elif message.kind == "fence":
             machine.on_fence_reply(message.bookie_id, code)
         elif entry is not None:

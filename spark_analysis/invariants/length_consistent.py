@@ -4,7 +4,8 @@ Judged is the length in the header of each entry that an application appended un
 length that a ledger is closed with, both where every entry up to there was seen on its way. Where the application
 gives the ids, an entry may be sent before those below it, whose sizes are not known then: its header is not judged,
 nor the length that a recovery takes from it. A client may recover the ledger that it writes; which of the two closes it is not
-told, so with given ids neither is judged.
+told, so with given ids neither is judged. A recovery that wrote nothing back has the length from the last entry; where it asked
+for that and no bookie gave it, the length is a guess, and not judged.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from spark_analysis.invariants.closing_runs import creators
 from spark_analysis.invariants.expressions import (
     ENTRY_KEY,
     LEDGER_KEY,
+    OK,
     is_applied_write,
     is_closed,
     is_kind,
@@ -48,6 +50,27 @@ def _sums(facts: Facts) -> DataFrame:
     )
 
 
+def _measured(closes: DataFrame, facts: Facts) -> DataFrame:
+    """Those of ``closes`` but of recoveries that asked for the last entry, and neither were given it nor wrote it back."""
+    seq = sf.col("seq")
+    begun = sf.array_max(sf.filter("starts", lambda start: start < seq))
+    of_recoveries = closes.select(*ENTRY_KEY, "actor", seq.alias("closed"), begun.alias("begun")).filter(
+        "begun is not null"
+    )
+    reads = facts.of(Kind.READ_SEND, Kind.READ_RESP).filter(is_kind(Kind.READ_SEND) | (sf.col("code") == OK))
+    adds = facts.of(Kind.ADD_SEND).filter("recovery")
+    unmeasured = (
+        reads.select(*ENTRY_KEY, "actor", "seq", is_kind(Kind.READ_RESP).alias("has"))
+        .union(adds.select(*ENTRY_KEY, "actor", "seq", sf.lit(True)))  # noqa: FBT003
+        .transform(join_small, of_recoveries, on=(*ENTRY_KEY, "actor"), how="inner")
+        .filter((seq > sf.col("begun")) & (seq < sf.col("closed")))
+        .groupBy(*LEDGER_KEY, sf.col("closed").alias("seq"))
+        .agg(sf.max("has").alias("has"))
+        .filter("not has")
+    )
+    return closes.join(unmeasured.hint("shuffle_hash"), on=[*LEDGER_KEY, "seq"], how="left_anti")
+
+
 def _observe(facts: Facts) -> DataFrame:
     sums = _sums(facts)
     given = facts.of(Kind.APP_ADD).groupBy(*ENTRY_KEY).agg(sf.max("given").alias("given"))
@@ -68,10 +91,10 @@ def _observe(facts: Facts) -> DataFrame:
         ),
     )
     with_given_ids = given.groupBy(*LEDGER_KEY).agg(sf.max("given").alias("given"))
-    recoverers = (
+    recoveries = (
         facts.rare_events.filter(is_kind(Kind.REC_START))
         .groupBy(*LEDGER_KEY, "actor")
-        .agg(sf.lit(True).alias("recovers"))  # noqa: FBT003
+        .agg(sf.collect_list("seq").alias("starts"))
     )
     seq, end = sf.col("seq"), sf.col("last_entry")
     closes = (
@@ -79,9 +102,10 @@ def _observe(facts: Facts) -> DataFrame:
         .select(*LEDGER_KEY, "actor", "seq", "last_entry", sf.col("length").alias("closed_length"))
         .transform(join_small, creators(facts), on=LEDGER_KEY, how="left")
         .transform(join_small, with_given_ids, on=LEDGER_KEY, how="left")
-        .transform(join_small, recoverers, on=(*LEDGER_KEY, "actor"), how="left")
-        .filter(~is_true(sf.col("given")) | ((sf.col("actor") == sf.col("creator")) & sf.col("recovers").isNull()))
+        .transform(join_small, recoveries, on=(*LEDGER_KEY, "actor"), how="left")
+        .filter(~is_true(sf.col("given")) | ((sf.col("actor") == sf.col("creator")) & sf.col("starts").isNull()))
         .withColumn("entry", end)
+        .transform(_measured, facts)
         .transform(join_small, sums, on=ENTRY_KEY, how="left")
     )
     total = sf.when(end < 0, sf.lit(0)).otherwise(sf.col("total"))
@@ -105,7 +129,7 @@ def _observe(facts: Facts) -> DataFrame:
 LENGTH_CONSISTENT: Final = Invariant(
     name="LengthConsistent",
     clauses=("B6",),
-    kinds=(Kind.ADD_SEND, Kind.APP_ADD, Kind.REC_START, *LEDGER_KINDS),
-    columns=("actor", "entry", "length", "size", "recovery", "given", *LEDGER_COLUMNS),
+    kinds=(Kind.ADD_SEND, Kind.APP_ADD, Kind.REC_START, Kind.READ_SEND, Kind.READ_RESP, *LEDGER_KINDS),
+    columns=("actor", "entry", "length", "size", "recovery", "given", "code", *LEDGER_COLUMNS),
     observe=_observe,
 )

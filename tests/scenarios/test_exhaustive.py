@@ -203,7 +203,10 @@ def _bag(items: Iterable[Hashable]) -> Hashable:
 
 
 def _entry(kind: str, entry: StoredEntry | None) -> Hashable:
-    return None if entry is None else entry[1:] if kind == "fence" else (entry.payload, entry.length)
+    if entry is None:
+        return None
+    before = entry.length - len(entry.payload)
+    return (entry.last_add_confirmed, before) if kind == "fence" else (entry.payload, entry.length)
 
 
 def _stored(bookie: MachineBookie) -> Hashable:

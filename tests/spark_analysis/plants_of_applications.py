@@ -48,6 +48,56 @@ def closed_with_the_length_of_what_was_cut_off(story: Story) -> None:
 
 
 @near_miss("LengthConsistent")
+def a_recovery_closes_with_a_length_that_it_could_not_read(story: Story) -> None:
+    story.mark()
+    story.fence("b0", "b1", "b2", lac=1)
+    story.rule_out(2, "b0", "b1")
+    for bookie in ("b0", "b1", "b2"):
+        story.event(Kind.READ_SEND, "r0", entry=1, bookie=bookie)
+    story.event(Kind.READ_RESP, "r0", entry=1, bookie="b0", code=-23, lac=-1)
+    story.close(1, actor="r0", length=30)
+
+
+@plant("LengthConsistent", "length 30")
+def a_recovery_that_was_given_the_last_entry_closes_with_another_length(story: Story) -> None:
+    story.mark()
+    story.fence("b0", "b1", "b2", lac=1)
+    story.rule_out(2, "b0", "b1")
+    story.read(1, "b0", actor="r0")
+    story.close(1, actor="r0", length=30)
+
+
+@plant("LengthConsistent", "length 30")
+def a_recovery_that_asked_nobody_closes_with_another_length(story: Story) -> None:
+    story.mark()
+    story.fence("b0", "b1", "b2", lac=1)
+    story.rule_out(2, "b0", "b1")
+    story.close(1, actor="r0", length=30)
+
+
+@plant("LengthConsistent", "length 30")
+def a_recovery_that_wrote_the_last_entry_back_closes_with_another_length(story: Story) -> None:
+    story.mark()
+    story.event(Kind.READ_SEND, "r0", entry=1, bookie="b0")
+    story.fence("b0", "b1", "b2", lac=0)
+    story.find(1, "b0")
+    story.rewrite(1, "b0", "b1", "b2")
+    story.rule_out(2, "b0", "b1")
+    story.close(1, actor="r0", length=30)
+
+
+@plant("LengthConsistent", "length 30")
+def what_was_asked_in_vain_before_another_recovery_began_is_no_excuse(story: Story) -> None:
+    story.mark()
+    story.event(Kind.READ_SEND, "r0", entry=1, bookie="b0")
+    story.opened("r0", code=-10)
+    story.mark()
+    story.fence("b0", "b1", "b2", lac=1)
+    story.rule_out(2, "b0", "b1")
+    story.close(1, actor="r0", length=30)
+
+
+@near_miss("LengthConsistent")
 def given_ids_are_sent_before_what_is_below_them(story: Story) -> None:
     give_ids_backwards(story)
 

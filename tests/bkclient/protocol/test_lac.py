@@ -24,15 +24,26 @@ def test_the_whole_ensemble_is_asked() -> None:
 
 @pytest.mark.rule("REC-7")
 @pytest.mark.rule("R-34")
-def test_the_greatest_lac_wins_with_the_length_that_came_with_it() -> None:
+def test_the_greatest_lac_wins_with_the_least_length_that_came_with_it() -> None:
     read = lac_read(5, 5, 2)
 
     read.on_reply("a", Code.OK, 3, 30)
-    read.on_reply("b", Code.OK, 5, 50)
-    assert read.on_reply("c", Code.OK, 4, 99) is LacOutcome.WAITING
-    assert read.on_reply("d", Code.OK, 5, 99) is LacOutcome.COVERED
+    read.on_reply("b", Code.OK, 5, 60)  # from entry 7
+    assert read.on_reply("c", Code.OK, 4, 40) is LacOutcome.WAITING
+    assert read.length == 60
+    assert read.on_reply("d", Code.OK, 5, 50) is LacOutcome.COVERED  # from entry 6, which knows
 
     assert (read.last_add_confirmed, read.length) == (5, 50)
+
+
+@pytest.mark.rule("REC-7")
+def test_a_greater_length_that_comes_later_with_the_same_lac_is_not_taken() -> None:
+    read = lac_read(4, 4, 3)
+
+    read.on_reply("a", Code.OK, 5, 50)
+    read.on_reply("b", Code.OK, 5, 60)
+
+    assert (read.outcome, read.length) == (LacOutcome.COVERED, 50)
 
 
 @pytest.mark.rule("REC-7")
