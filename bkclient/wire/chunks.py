@@ -15,7 +15,7 @@ from bkclient._core import has_twins
 from bkclient.wire import v2_read
 from bkclient.wire.framing import PREFIX_SIZE
 from bkclient.wire.messages import AddRequest
-from bkclient.wire.v3_read import found_in, max_lac_in
+from bkclient.wire.v3_read import body_in, max_lac_in
 
 __all__ = ["FoundBody", "SentAdd", "SentRead", "bodies_in", "runs_of", "taken"]
 
@@ -110,32 +110,47 @@ def bodies_in(
     last, is_version_2 = len(data) - PREFIX_SIZE, protocol_version == 2
     found: list[tuple[Token, list[FoundBody]]] = []
     bodies: list[FoundBody] = []
+    # One answer is laid out as the one before, as a rule: these bytes stand around the start of its message if it is.
+    before_start = after_start = b""
+    laid_out, rest_size = (0, 0, 0), 0
     while position < last:
         start = position + PREFIX_SIZE
         (content_size,) = _PREFIX.unpack_from(data, position)
         end = start + content_size
         if content_size < 2 or content_size > max_content or end > len(data):
             break
-        body: tuple[bytes, int | None] | None
+        last_add_confirmed = None
         if is_version_2:
             match = v2_read.match_in(data, start, end)
             read = None if match is None else reads.pop(match, None)
             if read is None:
                 break
-            body = data[start + v2_read.BODY_AT : end], None
+            body_at, body_end = start + v2_read.BODY_AT, end
         else:
             match = data[start : start + 2 + data[start + 1]]
             read = reads.get(match)
             if read is None:
                 break
-            body = found_in(data, start + len(match), end, read[0])
-            if body is None:
-                break
+            match_end = start + len(match)
+            head = before_start + read[0] + after_start
+            if laid_out == (content_size, len(match), len(head)) and data.startswith(head, match_end):
+                body_at, body_end = match_end + len(head), end - rest_size
+            else:
+                places = body_in(data, match_end, end, read[0])
+                if places is None:
+                    break
+                message_at, body_at, body_end = places
+                before_start, after_start = data[match_end:message_at], data[message_at + len(read[0]) : body_at]
+                laid_out, rest_size = (content_size, len(match), body_at - match_end), end - body_end
+            if body_end < end:
+                last_add_confirmed = max_lac_in(data[body_end:end])
+                if last_add_confirmed is None:
+                    break
             del reads[match]
         if not found or found[-1][0] is not read[2]:
             bodies = []
             found.append((read[2], bodies))
-        bodies.append((read[1], *body))
+        bodies.append((read[1], data[body_at:body_end], last_add_confirmed))
         count += 1
         size += read[4]
         position = end

@@ -46,6 +46,8 @@ from bkclient.wire.framing import DEFAULT_MAX_FRAME_SIZE, PREFIX_SIZE, FrameBuff
 from bkclient.wire.messages import AddRequest, AddResponse, Operation, ReadRequest, Request, Response, Status
 from bkclient.wire.outstanding import KeyInUse, Load, Outstanding
 from bkclient.wire.runs import Acknowledged, Run, Runs, add_told
+from bkclient.wire.v2_read import ReadPacketEncoder
+from bkclient.wire.v3_read import ReadEncoder
 
 __all__ = ["Answer", "ClientConnection", "FoundBody", "SentAdd", "SentRead"]
 
@@ -79,12 +81,7 @@ class _Dialect(Protocol):
     def is_whole_answer_to_add(self, chunk: bytes, position: int) -> bool: ...
 
 
-class _ReadEncoder(Protocol):
-    """Encodes ordinary reads of one ledger: frame, match bytes, and the start of a good answer's message."""
-
-    def encode(self, txn_id: int, entry_id: int) -> tuple[bytes, bytes, bytes]: ...
-
-
+_ReadEncoder = ReadPacketEncoder | ReadEncoder
 _DIALECTS: Final[dict[int, _Dialect]] = {2: v2, 3: v3}
 
 
@@ -234,26 +231,39 @@ class ClientConnection(Generic[Token]):
         ``encoder`` is one for this protocol version. There are fewer frames than entries if the load becomes full or a key is in
         use, and none if they are larger than the bookie takes: the rest is not registered.
         """
-        keys_recur, used = self.outstanding.keys_recur, self.outstanding.entries
-        load, reads, max_frame_size = self.load, self.reads, self.frames.max_frame_size
-        room = load.max_requests - load.requests
-        frames: list[bytes] = []
-        size = 0
-        txn_id = self._last_txn_id
-        for entry_id, txn_id in zip(entry_ids[: max(0, room)], self._txn_ids, strict=False):
-            frame, match, start = encoder.encode(txn_id, entry_id)
-            if load.bytes + size >= load.max_bytes or len(frame) > max_frame_size:
-                break
-            if keys_recur and (match in reads or match in used):
-                break
-            reads[match] = (start, entry_id, token, deadline, len(frame), ledger_id)
-            frames.append(frame)
-            size += len(frame)
-        assert txn_id >= self._last_txn_id, "transaction ids ascend"
-        self._last_txn_id = txn_id
-        load.requests += len(frames)
-        load.bytes += size
-        return frames
+        load, reads, used = self.load, self.reads, self.outstanding.entries
+        count = min(len(entry_ids), load.max_requests - load.requests)
+        if count <= 0:
+            return []
+        txn_ids = list(itertools.islice(self._txn_ids, count))
+        assert txn_ids[0] >= self._last_txn_id, "transaction ids ascend"
+        self._last_txn_id = txn_ids[-1]
+        frames, matches, starts = encoder.encode_all(txn_ids, entry_ids[:count])
+        sizes = list(map(len, frames))
+        are_free = not self.outstanding.keys_recur or (
+            reads.keys().isdisjoint(matches) and used.keys().isdisjoint(matches) and len(set(matches)) == count
+        )
+        if not are_free or sum(sizes) >= load.max_bytes - load.bytes or max(sizes) > self.frames.max_frame_size:
+            sizes = sizes[: self._sendable(sizes, matches)]
+        tokens, deadlines, ledger_ids = map(itertools.repeat, (token, deadline, ledger_id))
+        sent = zip(starts, entry_ids, tokens, deadlines, sizes, ledger_ids, strict=False)
+        reads.update(zip(matches, sent, strict=False))
+        load.requests += len(sizes)
+        load.bytes += sum(sizes)
+        return list(frames[: len(sizes)])
+
+    def _sendable(self, sizes: Sequence[int], matches: Sequence[bytes]) -> int:
+        """How many of these reads may be sent before the load is full, a frame is too large or a key in use."""
+        room, keys_in_use = self.load.max_bytes - self.load.bytes, set[bytes]()
+        if self.outstanding.keys_recur:
+            keys_in_use.update(self.reads, self.outstanding.entries)
+        for count, (size, match) in enumerate(zip(sizes, matches, strict=True)):
+            if room <= 0 or size > self.frames.max_frame_size or match in keys_in_use:
+                return count
+            room -= size
+            if self.outstanding.keys_recur:
+                keys_in_use.add(match)
+        return len(sizes)
 
     def is_free(self, key: bytes) -> bool:
         """Whether no answer with ``key`` may come."""

@@ -8,7 +8,10 @@ two to the same bytes and outcomes.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import Final
+
+from bkclient.wire.envelope import EncodedReads
 
 __all__ = ["BODY_AT", "ReadPacketEncoder", "match_in"]
 
@@ -37,6 +40,15 @@ class ReadPacketEncoder:
         """Frame and match bytes of a read; of its answer nothing else is known before."""
         entry = _PACK_ID(entry_id)
         return self._start + entry, self._match_start + entry, b""
+
+    def encode_all(self, txn_ids: Sequence[int], entry_ids: Sequence[int]) -> EncodedReads:  # noqa: ARG002 - as above
+        """What :meth:`encode` says of each of these ids."""
+        if len(entry_ids) == 1:
+            frame, match, message_start = self.encode(0, entry_ids[0])
+            return (frame,), (match,), (message_start,)
+        entries = list(map(_PACK_ID, entry_ids))
+        frames = [self._start + entry for entry in entries]
+        return frames, [self._match_start + entry for entry in entries], [b""] * len(entries)
 
 
 def match_in(data: bytes, position: int, end: int) -> bytes | None:

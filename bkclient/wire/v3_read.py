@@ -9,16 +9,15 @@ hold requests and answers to what protobuf writes and reads.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
+from bkclient.wire.envelope import EncodedReads
 from bkclient.wire.messages import Operation
 from bkclient.wire.v3_add import header_field, varint
 
-__all__ = ["EncodedRead", "ReadEncoder", "found_in", "max_lac_in"]
-
-EncodedRead = tuple[bytes, bytes, bytes]
-"""``(frame, match bytes, start of a good answer's message)``, the last for :func:`found_in`."""
+__all__ = ["ReadEncoder", "body_in", "max_lac_in"]
 
 _PACK_PREFIX: Final = struct.Struct(">I").pack
 #: Status of the response, number of its message.
@@ -43,14 +42,34 @@ class ReadEncoder:
         self._from_status: Final = b"\x08\x00\x10%b\x18" % self._ledger
         self._laid_out = (0, 0)
 
-    def encode(self, txn_id: int, entry_id: int) -> EncodedRead:
-        """A read of an entry."""
+    def encode(self, txn_id: int, entry_id: int) -> tuple[bytes, bytes, bytes]:
+        """Frame and match bytes of a read, and the start of a good answer's message for :func:`body_in`."""
         txn, entry = varint(txn_id), varint(entry_id)
         sizes = (len(txn), len(entry))
         if sizes != self._laid_out:
             self._lay_out(*sizes)
         start = self._start + txn
         return b"".join((start, self._after_txn, entry)), start[4:], b"%b%b\x22" % (self._from_status, entry)
+
+    def encode_all(self, txn_ids: Sequence[int], entry_ids: Sequence[int]) -> EncodedReads:
+        """What :meth:`encode` says of each of these ids, of which there is one at least."""
+        if len(entry_ids) == 1:
+            frame, match, message_start = self.encode(txn_ids[0], entry_ids[0])
+            return (frame,), (match,), (message_start,)
+        txns, entries = list(map(varint, txn_ids)), list(map(varint, entry_ids))
+        sizes = (len(txns[0]), len(entries[0]))
+        if len(set(map(len, txns))) > 1 or len(set(map(len, entries))) > 1:
+            frames, matches, starts = zip(*map(self.encode, txn_ids, entry_ids), strict=True)
+            return frames, matches, starts
+        if sizes != self._laid_out:
+            self._lay_out(*sizes)
+        start, after_txn, from_status = self._start, self._after_txn, self._from_status
+        match_start = start[4:]
+        return (
+            [start + txn + after_txn + entry for txn, entry in zip(txns, entries, strict=True)],
+            [match_start + txn for txn in txns],
+            [from_status + entry + b"\x22" for entry in entries],
+        )
 
     def _lay_out(self, txn_size: int, entry_size: int) -> None:
         """Note what stands before and between the ids in frames with these sizes."""
@@ -62,10 +81,11 @@ class ReadEncoder:
         self._start = _PACK_PREFIX(len(until_txn) + txn_size + len(self._after_txn) + entry_size) + until_txn
 
 
-def found_in(data: bytes, position: int, end: int, start: bytes) -> tuple[bytes, int | None] | None:
-    """Body and LAC, if it tells one, of the good answer whose match bytes end at ``position``, and which ends at ``end``.
+def body_in(data: bytes, position: int, end: int, start: bytes) -> tuple[int, int, int] | None:
+    """Where message and body begin, and where the body ends, in the answer whose match bytes end at ``position``.
 
-    ``start`` is that of its message. None if it is no good answer, or one of another layout.
+    It ends at ``end``, and ``start`` is that of its message if it is a good one. Between body and end there may be a LAC
+    (:func:`max_lac_in`). None if it is no good answer, or one of another layout.
     """
     if not _SHORTEST <= end - position < _TOO_LONG or not data.startswith(_SUCCESS, position):
         return None
@@ -80,6 +100,7 @@ def found_in(data: bytes, position: int, end: int, start: bytes) -> tuple[bytes,
             position += 1
     if position + size != end or not data.startswith(start, position):
         return None
+    message_at = position
     position += len(start)
     if position >= end:
         return None
@@ -94,12 +115,7 @@ def found_in(data: bytes, position: int, end: int, start: bytes) -> tuple[bytes,
             size += (data[position] << 14) - 0x4000
             position += 1
     body_end = position + size
-    if body_end == end:
-        return data[position:end], None
-    if not 0 < end - body_end <= _LONGEST_REST:
-        return None
-    last_add_confirmed = max_lac_in(data[body_end:end])
-    return None if last_add_confirmed is None else (data[position:body_end], last_add_confirmed)
+    return (message_at, position, body_end) if 0 <= end - body_end <= _LONGEST_REST else None
 
 
 @lru_cache(maxsize=1024)

@@ -7,11 +7,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bkclient.wire import bookkeeper_pb2 as pb
 from bkclient.wire import v3
+from bkclient.wire.chunks import FoundBody, bodies_in
 from bkclient.wire.connection import Answer, ClientConnection
 from bkclient.wire.envelope import ReceivedRequest
 from bkclient.wire.errors import MalformedMessage, WireError
@@ -19,7 +20,7 @@ from bkclient.wire.framing import frame
 from bkclient.wire.messages import AddRequest, ErrorResponse, Operation, ReadRequest, ReadResponse, Response, Status
 from bkclient.wire.outstanding import Load
 from bkclient.wire.server_connection import ServerConnection
-from bkclient.wire.v3_read import ReadEncoder, found_in
+from bkclient.wire.v3_read import ReadEncoder, body_in, max_lac_in
 
 IDS = st.integers(-1, 2**63 - 1) | st.integers(0, 2**15)
 TXN_IDS = st.integers(0, 2**64 - 1) | st.integers(0, 2**15)
@@ -34,6 +35,30 @@ def test_a_hand_made_read_is_byte_for_byte_what_protobuf_writes(ledger_id: int, 
         data, match, _ = encoder.encode(txn_id, entry_id)
         encoded = v3.encode_request(ReadRequest(ledger_id, entry_id), txn_id)
         assert (data, match) == (b"".join(encoded.buffers), encoded.match)
+
+
+@settings(deadline=None)
+@given(
+    ledger_id=IDS,
+    reads=st.lists(st.tuples(TXN_IDS, IDS), min_size=1, max_size=5) | st.just([(127, 5), (128, 6), (129, 7)]),
+)
+def test_reads_that_are_made_together_are_those_made_one_by_one(ledger_id: int, reads: list[tuple[int, int]]) -> None:
+    each = [ReadEncoder(ledger_id).encode(*ids) for ids in reads]
+    together = ReadEncoder(ledger_id).encode_all(*(list(ids) for ids in zip(*reads, strict=True)))
+    assert list(zip(*together, strict=True)) == each
+
+
+def found_in(data: bytes, position: int, end: int, start: bytes) -> tuple[bytes, int | None] | None:
+    """Body and LAC of what :func:`body_in` finds."""
+    places = body_in(data, position, end, start)
+    if places is None:
+        return None
+    message_at, body_at, body_end = places
+    assert data.startswith(start, message_at)
+    if body_end == end:
+        return data[body_at:body_end], None
+    max_lac = max_lac_in(data[body_end:end])
+    return None if max_lac is None else (data[body_at:body_end], max_lac)
 
 
 def answer_of(txn_id: int, response: Response) -> bytes:
@@ -132,6 +157,61 @@ def test_a_lac_in_more_bytes_than_it_needs_is_read_and_one_that_does_not_fit_is_
         content = match + b"\x10\x00\xa2\x06%c" % len(message) + message
         found = found_in(content, len(match), len(content), start)
         assert found == (None if expected is None else (b"!", expected)), rest
+
+
+#: What is done to an answer: a byte more or less at its end, another length of its message, another length of its body.
+DAMAGES = st.sampled_from([(0, 0, 0)] * 4 + [(1, 0, 0), (-1, 0, 0), (0, 1, 0), (0, 0, 1), (1, 1, 0), (1, 0, 1)])
+ALIKE = st.tuples(
+    st.sampled_from([1, 2, 126, 127, 128, 129, 16_383, 16_384]),  # transaction id
+    st.sampled_from([0, 126, 127, 128, 16_383, 16_384]),  # entry id
+    st.sampled_from([b"", b"body", b"copy", bytes(126), bytes(127), bytes(128)]),
+    st.none() | st.sampled_from([-1, 0, 5, 126, 127, 128, 2**40]),
+    DAMAGES,
+)
+
+
+def damaged_answer(match: bytes, start: bytes, content: bytes, damage: tuple[int, int, int]) -> bytes:
+    at_end, to_message, to_body = damage
+    damaged = bytearray(content)
+    damaged[len(match) + 4] ^= to_message & 1
+    damaged[content.index(start) + len(start)] ^= to_body & 1
+    return bytes(damaged + b"\0" if at_end > 0 else damaged[: len(damaged) + at_end])
+
+
+@settings(deadline=None, max_examples=300)
+@given(reads=st.lists(ALIKE, min_size=2, max_size=8, unique_by=lambda read: read[0]))
+@example(reads=[(127, 128, b"abc", None, (0, 0, 0)), (128, 127, b"abc", None, (0, 1, 0))])
+@example(reads=[(127, 128, b"abcd", None, (0, 0, 0)), (128, 127, b"abcd", None, (0, 1, 0))])
+@example(reads=[(1, 1, b"body", 5, (0, 0, 0)), (2, 2, b"copy", 6, (0, 0, 0))])
+@example(reads=[(1, 1, b"body", 5, (0, 0, 0)), (2, 2, b"copy", None, (0, 0, 0))])
+@example(reads=[(1, 1, b"body", 5, (0, 0, 0)), (2, 2, b"copy", 5, (0, 1, 0))])
+@example(reads=[(1, 1, b"body", None, (0, 0, 0)), (2, 2, b"copy", None, (1, 0, 0))])
+def test_answers_that_are_alike_are_found_as_each_by_itself(
+    reads: list[tuple[int, int, bytes, int | None, tuple[int, int, int]]],
+) -> None:
+    """Of a chunk as much is found as of its frames one after the other, whatever the one before looked like."""
+    encoder = ReadEncoder(5)
+    sent = {}
+    frames = []
+    for txn_id, entry_id, body, max_lac, damage in reads:
+        _, match, start = encoder.encode(txn_id, entry_id)
+        sent[match] = (start, entry_id, "token", 1.0, 20, 5)
+        content = answer_of(txn_id, ReadResponse(Status.OK, 5, entry_id, body, max_lac))
+        frames.append(frame(damaged_answer(match, start, content, damage)))
+
+    bodies: list[FoundBody] = []
+    size = 0
+    left = dict(sent)
+    for each in frames:
+        found, position, _, _ = bodies_in(each, left, 3, 2**20)
+        if not position:
+            break
+        bodies += found[0][1]
+        size += position
+
+    found, position, count, _ = bodies_in(b"".join(frames), sent, 3, 2**20)
+    assert [body for _, several in found for body in several] == bodies
+    assert (position, count, sent) == (size, len(bodies), left)
 
 
 # On a connection: as if sent one by one ------------------------------------------------------------------------------
