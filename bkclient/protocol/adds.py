@@ -27,6 +27,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from functools import lru_cache
+from itertools import accumulate, count, repeat
 from typing import Final, NamedTuple
 
 from bkclient._core import has_twins
@@ -160,6 +161,21 @@ class PendingAdds(Value):
         add.acknowledged = add.failed = 0
         add.has_quorum = False
         return entry
+
+    def push_all(self, payloads: Sequence[bytes], header_lac: int) -> list[NewEntry]:
+        """Take the next entries, each as :meth:`push` does; there is one at least."""
+        assert self.last_add_confirmed <= self.last_add_acknowledged <= self.last_add_pushed, "LAC, head, LAP"
+        first, pending = self.last_add_pushed + 1, self.pending
+        lengths = list(accumulate(map(len, payloads), initial=self.length))
+        values = zip(count(first), payloads, repeat(header_lac), lengths[1:], strict=False)
+        entries = list(map(tuple.__new__, repeat(NewEntry), values))
+        for entry_id, entry in enumerate(entries, start=first):
+            add = pending[entry_id] = _unmade(PendingAdd)
+            add.entry = entry
+            add.acknowledged = add.failed = 0
+            add.has_quorum = False
+        self.last_add_pushed, self.length = first + len(entries) - 1, lengths[-1]
+        return entries
 
     def push_at(self, entry_id: int, payload: bytes, header_lac: int) -> NewEntry:
         """Take an entry under an id of the caller's choice, which is not taken (W-5)."""

@@ -37,6 +37,5 @@ class TakesMany(LedgerMachine):
         The caller checks :attr:`takes_many` first.
         """
         assert self.takes_many, "the shell appends one by one where an append may come to more"
-        adds, lac = self.adds, self.adds.last_add_confirmed
-        push = adds.push
-        self.ports.send_adds([push(payload, lac) for payload in payloads], adds.write_sets)
+        adds = self.adds
+        self.ports.send_adds(adds.push_all(payloads, adds.last_add_confirmed), adds.write_sets)

@@ -32,7 +32,7 @@ from bkclient.transport.open_run import OpenRun, WriteSets
 from bkclient.transport.request_stream import RequestStream
 from bkclient.wire import v2, v3
 from bkclient.wire.connection import ClientConnection
-from bkclient.wire.envelope import EncodedAdd
+from bkclient.wire.envelope import EncodedAdd, EncodedAdds
 from bkclient.wire.messages import AddTemplate
 from bkclient.wire.outstanding import Load, Outstanding
 
@@ -62,6 +62,10 @@ class Links(Submits, Protocol):
 
 class _Encoder(Protocol):
     def encode(self, txn_id: int, entry_id: int, header: bytes, payload: bytes) -> EncodedAdd: ...
+
+    def encode_all(
+        self, txn_ids: Sequence[int], entry_ids: Sequence[int], headers: Sequence[bytes], payloads: Sequence[bytes]
+    ) -> EncodedAdds: ...
 
 
 class LedgerAdds(EachReplica):
@@ -181,7 +185,7 @@ class LedgerAdds(EachReplica):
                 super().send(bookies, entry_id, header, payload)
             return
         first, count = 0, len(entry_ids)
-        encoded: list[EncodedAdd] = []
+        encoded: EncodedAdds | None = None
         while first < count:
             streams = self._streams.get(bookies)  # again, because a connection may have ended by what was sent
             if streams is None:
@@ -190,25 +194,28 @@ class LedgerAdds(EachReplica):
                 super().send(bookies, entry_ids[first], headers[first], payloads[first])
                 first += 1
                 continue
-            if not encoded:
+            if encoded is None:
                 entry_ids, headers, payloads = entry_ids[first:], headers[first:], payloads[first:]
                 first, count = 0, len(entry_ids)
-                encoded = list(map(encoder.encode, islice(self._txn_ids, count), entry_ids, headers, payloads))
+                encoded = encoder.encode_all(list(islice(self._txn_ids, count)), entry_ids, headers, payloads)
             put = self._put_in_run(streams, entry_ids, encoded, first)
             if not put:
                 entry_id, header, payload = entry_ids[first], headers[first], payloads[first]
-                if encoded[first][2] <= self._max_frame_size:
-                    self._send_by_itself(streams, entry_id, header, payload, encoded[first])
+                buffers, acknowledgements, sizes = encoded
+                if sizes[first] <= self._max_frame_size:
+                    add = buffers[first], acknowledgements[first], sizes[first]
+                    self._send_by_itself(streams, entry_id, header, payload, add)
                 else:
                     super().send(bookies, entry_id, header, payload)
             first += put or 1
 
     def _put_in_run(
-        self, streams: tuple[RequestStream, ...], entry_ids: Sequence[int], encoded: Sequence[EncodedAdd], first: int
+        self, streams: tuple[RequestStream, ...], entry_ids: Sequence[int], encoded: EncodedAdds, first: int
     ) -> int:
         """Have the entries from this place on in the open run, or in a new one; returns how many were taken, as one by one."""
-        _, acknowledgement, size = encoded[first]
-        if size > self._max_frame_size:
+        buffers, acknowledgements, sizes = encoded
+        acknowledgement = acknowledgements[first]
+        if sizes[first] > self._max_frame_size:
             return 0
         run = self._streams.run
         if (
@@ -223,40 +230,42 @@ class LedgerAdds(EachReplica):
             run = self._run_for(streams, entry_ids[first], acknowledgement)
         if run is None:
             return 0
-        end = min(len(encoded), first + (1 if run.is_careful else run.left))
-        buffers, acknowledgements, sizes = zip(*encoded[first:end], strict=True)
-        size = sum(sizes)
-        if len(acknowledgements[-1]) != run.frame_size or size > run.room or max(sizes) > self._max_frame_size:
+        end = min(len(sizes), first + (1 if run.is_careful else run.left))
+        size = sum(sizes[first:end])
+        if (
+            len(acknowledgements[end - 1]) != run.frame_size
+            or size > run.room
+            or max(sizes[first:end]) > self._max_frame_size
+        ):
             end = self._end_in_run(run, encoded, first, end)
-            buffers, acknowledgements, sizes = zip(*encoded[first:end], strict=True)
-            size = sum(sizes)
+            size = sum(sizes[first:end])
         if run.replies is not self._replies:
             run.parts.append((len(run.entry_ids), self._replies, self._is_striped))
             run.replies = self._replies
         stripe = run.sets[streams]
         if run.stripes is not None:
             run.stripes.extend(bytes([stripe]) * (end - first))
-            run.pieces.extend(map(len, buffers))
+            run.pieces.extend(map(len, buffers[first:end]))
         if run.quorum != self._quorum or run.numbers[stripe] > self._counts_up_to:
             run.quorum = 0
         run.entry_ids.extend(entry_ids[first:end])
-        run.sizes.extend(sizes)
-        run.acknowledgements.extend(acknowledgements)
-        run.buffers.extend(chain.from_iterable(buffers))
+        run.sizes.extend(sizes[first:end])
+        run.acknowledgements.extend(acknowledgements[first:end])
+        run.buffers.extend(chain.from_iterable(buffers[first:end]))
         run.left -= end - first
         run.room -= size
         if self._keys_recur:
             self._last_in_run = entry_ids[end - 1]
         return end - first
 
-    def _end_in_run(self, run: OpenRun, encoded: Sequence[EncodedAdd], first: int, end: int) -> int:
+    def _end_in_run(self, run: OpenRun, encoded: EncodedAdds, first: int, end: int) -> int:
         """Where the entries from ``first`` on end that the run takes; it takes the first one."""
+        _, acknowledgements, sizes = encoded
         room = run.room
         for place in range(first, end):
-            _, acknowledgement, size = encoded[place]
-            if len(acknowledgement) != run.frame_size or room <= 0 or size > self._max_frame_size:
+            if len(acknowledgements[place]) != run.frame_size or room <= 0 or sizes[place] > self._max_frame_size:
                 return place
-            room -= size
+            room -= sizes[place]
         return end
 
     def _send_by_itself(

@@ -27,6 +27,8 @@ import hmac
 import struct
 import zlib
 from collections.abc import Sequence
+from itertools import repeat
+from operator import add
 from typing import Any, Final, cast
 
 from google_crc32c import extend as extend_crc32c
@@ -102,6 +104,16 @@ class EntryCodec:
         if self._digest is crc32c_digest:  # whose call every entry would cost
             return head + _CRC32C.pack(extend_crc32c(extend_crc32c(0, head), payload))
         return head + self._digest(head, payload)
+
+    def encode_headers(
+        self, entry_ids: Sequence[int], lacs: Sequence[int], lengths: Sequence[int], payloads: Sequence[bytes]
+    ) -> list[bytes]:
+        """What :meth:`encode_header` says of each of these entries."""
+        if self._digest is not crc32c_digest:
+            return list(map(self.encode_header, entry_ids, lacs, lengths, payloads))
+        heads = list(map(_ENTRY.pack, repeat(self.ledger_id), entry_ids, lacs, lengths))
+        digests = map(extend_crc32c, map(extend_crc32c, repeat(0), heads), payloads)
+        return list(map(add, heads, map(_CRC32C.pack, digests)))
 
     def decode(self, body: bytes, expected_entry_id: int | None) -> Entry:
         """Verify a body that a bookie returned (R-3): size, digest, ledger id, entry id, in this order.

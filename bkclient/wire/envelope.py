@@ -13,7 +13,7 @@ from typing import Final
 
 from bkclient.wire.messages import Operation, Request
 
-__all__ = ["HIGH_PRIORITY", "EncodedAdd", "EncodedReads", "EncodedRequest", "ReceivedRequest"]
+__all__ = ["HIGH_PRIORITY", "EncodedAdd", "EncodedAdds", "EncodedReads", "EncodedRequest", "ReceivedRequest"]
 
 #: What version 3 carries as priority of a high-priority request; bookies test for "above zero".
 HIGH_PRIORITY: Final = 100
@@ -23,6 +23,9 @@ _VERSIONLESS: Final = (int(Operation.AUTH), int(Operation.START_TLS))
 
 EncodedAdd = tuple[tuple[bytes, ...], bytes, int]
 """``(buffers, acknowledgement, size)``, as in :class:`EncodedRequest`; a tuple because there is one for every append."""
+
+EncodedAdds = tuple[Sequence[tuple[bytes, ...]], Sequence[bytes], Sequence[int]]
+"""The same of several adds: the buffers of all, all acknowledgements, all sizes."""
 
 EncodedReads = tuple[Sequence[bytes], Sequence[bytes], Sequence[bytes]]
 """``(frames, match bytes, starts of good answers' messages)`` of several reads; the starts are empty in version 2."""

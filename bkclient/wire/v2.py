@@ -23,7 +23,7 @@ from bkclient.wire import bookkeeper_pb2 as pb
 from bkclient.wire.answers import failed_answer
 from bkclient.wire.bodies import bodies_from
 from bkclient.wire.digest import KEY_SIZE
-from bkclient.wire.envelope import EncodedAdd, EncodedRequest, ReceivedRequest
+from bkclient.wire.envelope import EncodedAdd, EncodedAdds, EncodedRequest, ReceivedRequest
 from bkclient.wire.errors import MalformedMessage
 from bkclient.wire.framing import PREFIX_SIZE, frame
 from bkclient.wire.messages import (
@@ -94,6 +94,7 @@ _STATUS_BY_NUMBER: Final = {number: status for status, number in _NUMBER_BY_STAT
 _HEADER: Final = struct.Struct(">BBH")
 _ADD_START: Final = struct.Struct(">IBBH")
 _IDS: Final = struct.Struct(">qq")
+_ENTRY_ID: Final = struct.Struct(">q")
 _READ_REQUEST: Final = struct.Struct(">BBHqq")
 _BATCH_REQUEST: Final = struct.Struct(">BBHqqqiq")
 _RESPONSE: Final = struct.Struct(">BBHiqq")
@@ -170,6 +171,23 @@ class AddPacketEncoder:
         start = self._start + header
         stored = _ADDED.pack(_RESPONSE.size, _VERSION, _ADD, 0, 0, self._ledger_id, entry_id)
         return (start, payload), stored, len(start) + len(payload)
+
+    def encode_all(
+        self, txn_ids: Sequence[int], entry_ids: Sequence[int], headers: Sequence[bytes], payloads: Sequence[bytes]
+    ) -> EncodedAdds:
+        """What :meth:`encode` says of each of these adds, of which there is one at least."""
+        if len(set(map(len, payloads))) > 1 or len(set(map(len, headers))) > 1:
+            buffers, stored, sizes = zip(*map(self.encode, txn_ids, entry_ids, headers, payloads), strict=True)
+            return buffers, stored, sizes
+        _, first_stored, size = self.encode(
+            txn_ids[0], entry_ids[0], headers[0], payloads[0]
+        )  # which lays out the others
+        start, until_entry = self._start, first_stored[: -_ENTRY_ID.size]
+        return (
+            list(zip([start + header for header in headers], payloads, strict=True)),
+            [until_entry + entry for entry in map(_ENTRY_ID.pack, entry_ids)],
+            [size] * len(entry_ids),
+        )
 
 
 has_twins("frames", AddPacketEncoder, "encode", bind="bind_v2")

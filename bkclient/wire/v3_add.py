@@ -11,11 +11,13 @@ built together with the request and compared, not decoded; every other answer ta
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from functools import lru_cache
+from itertools import repeat
 from typing import Final
 
 from bkclient._core import has_twins
-from bkclient.wire.envelope import HIGH_PRIORITY, EncodedAdd, EncodedRequest
+from bkclient.wire.envelope import HIGH_PRIORITY, EncodedAdd, EncodedAdds, EncodedRequest
 from bkclient.wire.framing import PREFIX_SIZE
 from bkclient.wire.messages import AddRequest, AddResponse, AddTemplate, Operation, Response, template_of
 
@@ -29,6 +31,7 @@ __all__ = [
     "match_of_acknowledgement",
     "txn_id_of",
     "varint",
+    "varints",
 ]
 
 _PACK_PREFIX: Final = struct.Struct(">I").pack
@@ -59,6 +62,17 @@ def varint(value: int) -> bytes:
         value += 1 << 64
     rest = value >> 14
     return _CONTINUED[value & 0x3FFF] + (_SHORT[rest] if rest < _SHORT_MAX else varint(rest))
+
+
+def varints(values: Sequence[int]) -> list[bytes]:
+    """What :func:`varint` says of each of these values, of which there is one at least."""
+    least, greatest = min(values), max(values)
+    if least >= 0 and greatest < _SHORT_MAX:
+        return list(map(_SHORT.__getitem__, values))
+    if least >= _SHORT_MAX and least >> 14 == greatest >> 14:  # they count up
+        rest = varint(least >> 14)
+        return [_CONTINUED[value & 0x3FFF] + rest for value in values]
+    return list(map(varint, values))
 
 
 #: Sizes of a frame, and what stands in it at its beginning, and in its acknowledgement until the transaction id; bytes in all.
@@ -125,6 +139,25 @@ class AddEncoder:
         tail = self._tail
         buffers = (start, payload, tail) if tail else (start, payload)
         return buffers, acknowledgement, self._size
+
+    def encode_all(
+        self, txn_ids: Sequence[int], entry_ids: Sequence[int], headers: Sequence[bytes], payloads: Sequence[bytes]
+    ) -> EncodedAdds:
+        """What :meth:`encode` says of each of these adds, of which there is one at least."""
+        txns, entries = varints(txn_ids), varints(entry_ids)
+        if any(len(set(map(len, column))) > 1 for column in (txns, entries, headers, payloads)):
+            buffers, stored, sizes = zip(*map(self.encode, txn_ids, entry_ids, headers, payloads), strict=True)
+            return buffers, stored, sizes
+        laid_out = (len(headers[0]) + len(payloads[0]), len(txns[0]), len(entries[0]))
+        if laid_out != self._laid_out:
+            self._lay_out(*laid_out)
+        # Loops of the interpreter's own: b"".join() of what is the same in all and what is not.
+        before, between, after = repeat(self._start), repeat(self._after_txn), repeat(self._after_entry)
+        starts = map(b"".join, zip(before, txns, between, entries, after, headers, strict=False))
+        answers = zip(repeat(self._until_ledger), txns, repeat(self._status), entries, strict=False)
+        tail = (repeat(self._tail),) if self._tail else ()
+        frames = list(zip(starts, payloads, *tail, strict=False))
+        return frames, list(map(b"".join, answers)), [self._size] * len(frames)
 
     def _lay_out(self, body_size: int, txn_size: int, entry_size: int) -> None:
         """Note what stands before, between and after the ids in frames with these sizes, and in their acknowledgements."""

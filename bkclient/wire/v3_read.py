@@ -15,7 +15,7 @@ from typing import Final
 
 from bkclient.wire.envelope import EncodedReads
 from bkclient.wire.messages import Operation
-from bkclient.wire.v3_add import header_field, varint
+from bkclient.wire.v3_add import header_field, varint, varints
 
 __all__ = ["ReadEncoder", "body_in", "max_lac_in"]
 
@@ -56,7 +56,7 @@ class ReadEncoder:
         if len(entry_ids) == 1:
             frame, match, message_start = self.encode(txn_ids[0], entry_ids[0])
             return (frame,), (match,), (message_start,)
-        txns, entries = list(map(varint, txn_ids)), list(map(varint, entry_ids))
+        txns, entries = varints(txn_ids), varints(entry_ids)
         sizes = (len(txns[0]), len(entries[0]))
         if len(set(map(len, txns))) > 1 or len(set(map(len, entries))) > 1:
             frames, matches, starts = zip(*map(self.encode, txn_ids, entry_ids), strict=True)

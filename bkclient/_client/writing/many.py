@@ -95,7 +95,7 @@ class AppendsMany:
                 self.send_add(entry, write_sets[entry.entry_id % len(write_sets)])
             return
         entry_ids, payloads, lacs, lengths = zip(*entries, strict=True)
-        headers = list(map(self.codec.encode_header, entry_ids, lacs, lengths, payloads))
+        headers = self.codec.encode_headers(entry_ids, lacs, lengths, payloads)
         sender.send_all(write_sets[0], entry_ids, headers, payloads)
 
     def _one_by_one(self, payloads: Sequence[Payload], first: int) -> range:
