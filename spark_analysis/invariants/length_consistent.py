@@ -50,25 +50,25 @@ def _sums(facts: Facts) -> DataFrame:
     )
 
 
-def _measured(closes: DataFrame, facts: Facts) -> DataFrame:
-    """Those of ``closes`` but of recoveries that asked for the last entry, and neither were given it nor wrote it back."""
+def _unmeasured(facts: Facts, writes: DataFrame, recoveries: DataFrame) -> DataFrame:
+    """Those of ``writes`` by recoveries that asked for the last entry, and neither were given it nor wrote it back."""
     seq = sf.col("seq")
-    begun = sf.array_max(sf.filter("starts", lambda start: start < seq))
-    of_recoveries = closes.select(*ENTRY_KEY, "actor", seq.alias("closed"), begun.alias("begun")).filter(
-        "begun is not null"
+    closes = (
+        writes.select(*LEDGER_KEY, "actor", sf.col("last_entry").alias("entry"), seq.alias("closed"))
+        .transform(join_small, recoveries, on=(*LEDGER_KEY, "actor"), how="inner")
+        .withColumn("begun", sf.array_max(sf.filter("starts", lambda start: start < sf.col("closed"))))
     )
     reads = facts.of(Kind.READ_SEND, Kind.READ_RESP).filter(is_kind(Kind.READ_SEND) | (sf.col("code") == OK))
     adds = facts.of(Kind.ADD_SEND).filter("recovery")
-    unmeasured = (
+    return (
         reads.select(*ENTRY_KEY, "actor", "seq", is_kind(Kind.READ_RESP).alias("has"))
         .union(adds.select(*ENTRY_KEY, "actor", "seq", sf.lit(True)))  # noqa: FBT003
-        .transform(join_small, of_recoveries, on=(*ENTRY_KEY, "actor"), how="inner")
+        .transform(join_small, closes, on=(*ENTRY_KEY, "actor"), how="inner")
         .filter((seq > sf.col("begun")) & (seq < sf.col("closed")))
         .groupBy(*LEDGER_KEY, sf.col("closed").alias("seq"))
         .agg(sf.max("has").alias("has"))
         .filter("not has")
     )
-    return closes.join(unmeasured.hint("shuffle_hash"), on=[*LEDGER_KEY, "seq"], how="left_anti")
 
 
 def _observe(facts: Facts) -> DataFrame:
@@ -97,15 +97,15 @@ def _observe(facts: Facts) -> DataFrame:
         .agg(sf.collect_list("seq").alias("starts"))
     )
     seq, end = sf.col("seq"), sf.col("last_entry")
+    writes = facts.rare_events.filter(is_applied_write() & is_closed() & (sf.col("cause") == "close"))
     closes = (
-        facts.rare_events.filter(is_applied_write() & is_closed() & (sf.col("cause") == "close"))
-        .select(*LEDGER_KEY, "actor", "seq", "last_entry", sf.col("length").alias("closed_length"))
+        writes.select(*LEDGER_KEY, "actor", "seq", "last_entry", sf.col("length").alias("closed_length"))
         .transform(join_small, creators(facts), on=LEDGER_KEY, how="left")
         .transform(join_small, with_given_ids, on=LEDGER_KEY, how="left")
         .transform(join_small, recoveries, on=(*LEDGER_KEY, "actor"), how="left")
         .filter(~is_true(sf.col("given")) | ((sf.col("actor") == sf.col("creator")) & sf.col("starts").isNull()))
         .withColumn("entry", end)
-        .transform(_measured, facts)
+        .transform(join_small, _unmeasured(facts, writes, recoveries), on=(*LEDGER_KEY, "seq"), how="left_anti")
         .transform(join_small, sums, on=ENTRY_KEY, how="left")
     )
     total = sf.when(end < 0, sf.lit(0)).otherwise(sf.col("total"))

@@ -1,4 +1,4 @@
-"""Defects of BookKeeper's bookies, shown on them; fences that they forget have tests of their own.
+"""Defects of BookKeeper's bookies, shown on them, and one of its client; fences that bookies forget have tests of their own.
 
 Every recipe is one of docs/reference/upstream-reports.md, or of an issue of BookKeeper's that the page of defects names. A bookie
 that comes to do otherwise, in a version to come, fails its test: then the defect was mended.
@@ -20,6 +20,7 @@ from typing import Final
 import pytest
 
 import bkclient
+from bkclient import BookKeeper
 from bkclient.ledger import DigestType
 from bkclient.metadata.opening import open_store
 from bkclient.wire.entry import EntryCodec
@@ -29,6 +30,7 @@ from simbookie.zookeeper import ZooKeeperServer
 from tests.interop.builds import Build
 from tests.interop.changing_hands import DiskLayout, Place, inspected
 from tests.interop.held import KEY, add, fence, lac_body, write_lac
+from tests.interop.java_peer import JavaPeer
 from tests.interop.raw import RawConnection, connected, status_of
 from tests.interop.real_bookie import RealCluster
 
@@ -416,3 +418,30 @@ async def test_a_bookie_that_lost_its_disk_takes_a_late_add_to_a_closed_ledger(
                     assert time.monotonic() - begun < _PATIENCE_S, "the entries were not copied"
                     await asyncio.sleep(0.2)
                 assert await bookie.statuses(add(ledger_id, 5)) == ["EOK"]
+
+
+async def ledger_whose_last_entry_one_bookie_has(python: BookKeeper) -> int:
+    """Entries 0 and 1 of 40 bytes on both bookies, acknowledged; entry 2, which tells LAC 1, on the second one alone."""
+    writer = await python.create_ledger(ensemble_size=2, write_quorum_size=2, ack_quorum_size=2)
+    for _ in range(2):
+        await writer.append(bytes(40))
+    codec = EntryCodec(writer.ledger_id, DigestType.CRC32C, b"")
+    last = AddRequest(writer.ledger_id, 2, codec.master_key, codec.encode_header(2, 1, 120, bytes(40)), bytes(40))
+    second = writer.metadata.last_fragment.ensemble[1]
+    async with connected(int(second.rsplit(":", 1)[1])) as bookie:
+        assert await bookie.statuses(last) == ["EOK"]
+    return writer.ledger_id
+
+
+async def test_a_recovery_by_java_closes_with_the_length_of_an_entry_that_it_cuts_off(
+    python: BookKeeper, java: JavaPeer
+) -> None:
+    ends = set[tuple[int, int]]()
+    while (1, 120) not in ends:  # as long as the bookie that lacks entry 2 has been the first to answer
+        opened = await java("open", await ledger_whose_last_entry_one_bookie_has(python))
+        ends.add((opened["lac"], opened["length"]))
+    assert ends <= {(1, 120), (1, 80)}, "entries 0 and 1 have 80 bytes"
+
+    for _ in range(5):
+        reader = await python.open_ledger(await ledger_whose_last_entry_one_bookie_has(python), recover=True)
+        assert reader.length == 40 * (reader.last_add_confirmed + 1), "ours reads the length from the entry at the end"
