@@ -27,7 +27,6 @@ SIZE = 1024
 ENTRIES = 20_000
 AHEAD = 64
 PIECE = 1000
-BOOKIES = 3
 
 Read = Callable[[LedgerReader, int], Awaitable[Values]]
 
@@ -65,7 +64,7 @@ async def read_single(reader: LedgerReader, entries: int) -> Values:
 async def _by_ours(bookies: Bookies, protocol: int, ledger_id: int, entries: int, read: Read) -> Values:
     async with connected(bookies, protocol) as client:
         reader = await client.open_ledger(ledger_id)
-        for entry_id in range(BOOKIES):  # each has another first bookie: so all connections stand
+        for entry_id in range(reader.metadata.ensemble_size):  # each has another first bookie: so all connections stand
             await reader.read(entry_id)
         return await read(reader, entries)
 

@@ -13,7 +13,15 @@ from typing import Final
 
 from bkclient.wire.messages import Operation, Request
 
-__all__ = ["HIGH_PRIORITY", "EncodedAdd", "EncodedAdds", "EncodedReads", "EncodedRequest", "ReceivedRequest"]
+__all__ = [
+    "HIGH_PRIORITY",
+    "EncodedAdd",
+    "EncodedAdds",
+    "EncodedReads",
+    "EncodedRequest",
+    "ReceivedRequest",
+    "are_laid_out_alike",
+]
 
 #: What version 3 carries as priority of a high-priority request; bookies test for "above zero".
 HIGH_PRIORITY: Final = 100
@@ -29,6 +37,11 @@ EncodedAdds = tuple[Sequence[tuple[bytes, ...]], Sequence[bytes], Sequence[int]]
 
 EncodedReads = tuple[Sequence[bytes], Sequence[bytes], Sequence[bytes]]
 """``(frames, match bytes, starts of good answers' messages)`` of several reads; the starts are empty in version 2."""
+
+
+def are_laid_out_alike(*columns: Sequence[bytes]) -> bool:
+    """Whether what is made of these, one of each column, has one layout: in each of them all have one size."""
+    return all(len(set(map(len, column))) == 1 for column in columns)
 
 
 @dataclass(slots=True, eq=False)

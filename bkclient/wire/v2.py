@@ -23,7 +23,7 @@ from bkclient.wire import bookkeeper_pb2 as pb
 from bkclient.wire.answers import failed_answer
 from bkclient.wire.bodies import bodies_from
 from bkclient.wire.digest import KEY_SIZE
-from bkclient.wire.envelope import EncodedAdd, EncodedAdds, EncodedRequest, ReceivedRequest
+from bkclient.wire.envelope import EncodedAdd, EncodedAdds, EncodedRequest, ReceivedRequest, are_laid_out_alike
 from bkclient.wire.errors import MalformedMessage
 from bkclient.wire.framing import PREFIX_SIZE, frame
 from bkclient.wire.messages import (
@@ -176,7 +176,7 @@ class AddPacketEncoder:
         self, txn_ids: Sequence[int], entry_ids: Sequence[int], headers: Sequence[bytes], payloads: Sequence[bytes]
     ) -> EncodedAdds:
         """What :meth:`encode` says of each of these adds, of which there is one at least."""
-        if len(set(map(len, payloads))) > 1 or len(set(map(len, headers))) > 1:
+        if not are_laid_out_alike(headers, payloads):
             buffers, stored, sizes = zip(*map(self.encode, txn_ids, entry_ids, headers, payloads), strict=True)
             return buffers, stored, sizes
         _, first_stored, size = self.encode(

@@ -43,12 +43,9 @@ class ReadPacketEncoder:
 
     def encode_all(self, txn_ids: Sequence[int], entry_ids: Sequence[int]) -> EncodedReads:  # noqa: ARG002 - as above
         """What :meth:`encode` says of each of these ids."""
-        if len(entry_ids) == 1:
-            frame, match, message_start = self.encode(0, entry_ids[0])
-            return (frame,), (match,), (message_start,)
         entries = list(map(_PACK_ID, entry_ids))
-        frames = [self._start + entry for entry in entries]
-        return frames, [self._match_start + entry for entry in entries], [b""] * len(entries)
+        frames = list(map(self._start.__add__, entries))
+        return frames, list(map(self._match_start.__add__, entries)), [b""] * len(entries)
 
 
 def match_in(data: bytes, position: int, end: int) -> bytes | None:

@@ -17,7 +17,7 @@ from itertools import repeat
 from typing import Final
 
 from bkclient._core import has_twins
-from bkclient.wire.envelope import HIGH_PRIORITY, EncodedAdd, EncodedAdds, EncodedRequest
+from bkclient.wire.envelope import HIGH_PRIORITY, EncodedAdd, EncodedAdds, EncodedRequest, are_laid_out_alike
 from bkclient.wire.framing import PREFIX_SIZE
 from bkclient.wire.messages import AddRequest, AddResponse, AddTemplate, Operation, Response, template_of
 
@@ -145,7 +145,7 @@ class AddEncoder:
     ) -> EncodedAdds:
         """What :meth:`encode` says of each of these adds, of which there is one at least."""
         txns, entries = varints(txn_ids), varints(entry_ids)
-        if any(len(set(map(len, column))) > 1 for column in (txns, entries, headers, payloads)):
+        if not are_laid_out_alike(txns, entries, headers, payloads):
             buffers, stored, sizes = zip(*map(self.encode, txn_ids, entry_ids, headers, payloads), strict=True)
             return buffers, stored, sizes
         laid_out = (len(headers[0]) + len(payloads[0]), len(txns[0]), len(entries[0]))

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
-from bkclient.wire.envelope import EncodedReads
+from bkclient.wire.envelope import EncodedReads, are_laid_out_alike
 from bkclient.wire.messages import Operation
 from bkclient.wire.v3_add import header_field, varint, varints
 
@@ -57,10 +57,10 @@ class ReadEncoder:
             frame, match, message_start = self.encode(txn_ids[0], entry_ids[0])
             return (frame,), (match,), (message_start,)
         txns, entries = varints(txn_ids), varints(entry_ids)
-        sizes = (len(txns[0]), len(entries[0]))
-        if len(set(map(len, txns))) > 1 or len(set(map(len, entries))) > 1:
+        if not are_laid_out_alike(txns, entries):
             frames, matches, starts = zip(*map(self.encode, txn_ids, entry_ids), strict=True)
             return frames, matches, starts
+        sizes = (len(txns[0]), len(entries[0]))
         if sizes != self._laid_out:
             self._lay_out(*sizes)
         start, after_txn, from_status = self._start, self._after_txn, self._from_status

@@ -47,11 +47,16 @@ def closed_with_the_length_of_what_was_cut_off(story: Story) -> None:
     story.close(1, length=30)
 
 
-@near_miss("LengthConsistent")
-def a_recovery_closes_with_a_length_that_it_could_not_read(story: Story) -> None:
+def recover_nothing(story: Story) -> None:
+    """A recovery finds that the ledger ends at entry 1, which it has no reason to write back."""
     story.mark()
     story.fence("b0", "b1", "b2", lac=1)
     story.rule_out(2, "b0", "b1")
+
+
+@near_miss("LengthConsistent")
+def a_recovery_closes_with_a_length_that_it_could_not_read(story: Story) -> None:
+    recover_nothing(story)
     for bookie in ("b0", "b1", "b2"):
         story.event(Kind.READ_SEND, "r0", entry=1, bookie=bookie)
     story.event(Kind.READ_RESP, "r0", entry=1, bookie="b0", code=-23, lac=-1)
@@ -60,18 +65,14 @@ def a_recovery_closes_with_a_length_that_it_could_not_read(story: Story) -> None
 
 @plant("LengthConsistent", "length 30")
 def a_recovery_that_was_given_the_last_entry_closes_with_another_length(story: Story) -> None:
-    story.mark()
-    story.fence("b0", "b1", "b2", lac=1)
-    story.rule_out(2, "b0", "b1")
+    recover_nothing(story)
     story.read(1, "b0", actor="r0")
     story.close(1, actor="r0", length=30)
 
 
 @plant("LengthConsistent", "length 30")
 def a_recovery_that_asked_nobody_closes_with_another_length(story: Story) -> None:
-    story.mark()
-    story.fence("b0", "b1", "b2", lac=1)
-    story.rule_out(2, "b0", "b1")
+    recover_nothing(story)
     story.close(1, actor="r0", length=30)
 
 
@@ -91,9 +92,7 @@ def what_was_asked_in_vain_before_another_recovery_began_is_no_excuse(story: Sto
     story.mark()
     story.event(Kind.READ_SEND, "r0", entry=1, bookie="b0")
     story.opened("r0", code=-10)
-    story.mark()
-    story.fence("b0", "b1", "b2", lac=1)
-    story.rule_out(2, "b0", "b1")
+    recover_nothing(story)
     story.close(1, actor="r0", length=30)
 
 
@@ -215,9 +214,7 @@ def acknowledged_before_a_later_one_fails(story: Story) -> None:
 
 @plant("CloseKeepsAcks", "entry 2", "NoLacTruncation", "NoFalseNegative", entries=3)
 def a_writer_is_told_that_all_is_well_when_its_entries_were_cut_off(story: Story) -> None:
-    story.mark()
-    story.fence("b0", "b1", "b2", lac=1)
-    story.rule_out(2, "b0", "b1")
+    recover_nothing(story)
     story.close(1, "r0")
     closed(story, 1)
 

@@ -17,7 +17,6 @@ from bkclient.entry import Entries, Entry
 from bkclient.errors import BookieNotAvailable, BookKeeperError, ClientClosed
 from bkclient.ledger import BookieId
 from bkclient.protocol.batch_read import BATCH_ENTRY_OVERHEAD, BATCH_OVERHEAD
-from bkclient.protocol.quorum import QuorumSizes
 
 __all__ = ["read_batch"]
 
@@ -29,8 +28,7 @@ async def read_batch(reads: EntryReads, first_entry_id: int, max_count: int | No
     more than a frame, is as much as a frame takes (R-27).
     """
     max_bytes = min(max_bytes or reads.max_frame_size_bytes, reads.max_frame_size_bytes)
-    is_striped = QuorumSizes.of(reads.view.metadata).is_striped
-    if reads.protocol_version == 2 and reads.core.config.reading.batch and not is_striped:
+    if reads.may_batch:
         reads.check_open()
         replicas = reads.replicas(first_entry_id)
         usable = reads.core.memory.batches.usable(replicas, reads.loop.time())

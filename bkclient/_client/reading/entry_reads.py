@@ -117,10 +117,13 @@ class EntryReads:
         )
         metadata = view.metadata
         self._sizes = sizes = QuorumSizes.of(metadata)
-        #: Whether ranges may be read in batches (R-25): not if each entry has to be a request that the rate counts.
-        self.has_batches = self.batches is not None and settings.batch and not sizes.is_striped and throttle is None
+        self.is_striped = sizes.is_striped
+        #: Whether a bookie may be asked for several entries with one request (R-25).
+        self.may_batch = self.batches is not None and settings.batch and not self.is_striped
+        #: Whether ranges may be read in batches: not if each entry has to be a request that the rate counts.
+        self.has_batches = self.may_batch and throttle is None
         self._sticky: StickyIndex | None = None
-        if settings.sticky and not sizes.is_striped:
+        if settings.sticky and not self.is_striped:
             self._sticky = StickyIndex(sizes.ensemble_size, core.rng.randrange(sizes.ensemble_size))
         self._reorders = settings.reorder
         #: None if reads and appends do not wait for connections.

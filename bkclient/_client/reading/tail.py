@@ -13,7 +13,7 @@ from bkclient._client.reading.polls import Poll, Polls, note_outcome
 from bkclient._client.reading.window import ReadWindow
 from bkclient.entry import Entry, LastConfirmedAndEntry
 from bkclient.errors import BookKeeperError, IllegalOperation, NoSuchLedger, UnexpectedCondition
-from bkclient.protocol.quorum import EXPLICIT_NEGATIVES, QuorumSizes
+from bkclient.protocol.quorum import EXPLICIT_NEGATIVES
 from bkclient.protocol.tail import TailRead, TailStep
 
 __all__ = ["LedgerTail"]
@@ -153,11 +153,9 @@ class LedgerTail:
             self._drop()  # begun before others learned more
         if self._poll is None:
             # In a striped ledger the entry and the news that it is confirmed come to different bookies.
-            metadata = reads.view.metadata
-            parallel = QuorumSizes.of(metadata).is_striped
-            is_told = ledger.told_by in metadata.last_fragment.ensemble
+            is_told = ledger.told_by in reads.view.metadata.last_fragment.ensemble
             self._poll_s = plan.poll_s(entry_id - 1, is_told=is_told)
-            self._poll = self._polls.start(entry_id, self._poll_s, parallel=parallel)
+            self._poll = self._polls.start(entry_id, self._poll_s, parallel=reads.is_striped)
             self._poll_began = reads.loop.time()
         poll = self._poll
         while not poll.future.done():
