@@ -108,6 +108,8 @@ class Lanes(Generic[L, R]):
         #: By key, the requests that wait for a lane, each with its deadline. No key is empty.
         self.waiting: dict[bytes, deque[tuple[float, R]]] = {}
         self._idle_since: dict[L, float] = {}
+        #: Counts the lanes that were opened.
+        self._opened = 0
         self._ports = ports
         self._lanes_max = lanes_max
         self._given_up_max = given_up_max
@@ -129,9 +131,11 @@ class Lanes(Generic[L, R]):
         can be opened.
         """
         if key is None or key not in self.waiting:
+            opened = self._opened
             lane = self._lane_for(key)
             if lane is not None:
                 self._ports.send(lane, request)
+                self._serve_if_opened(opened)
                 return True
             if key is None or not self.active:
                 return False
@@ -140,8 +144,10 @@ class Lanes(Generic[L, R]):
 
     def changed(self, keys: list[bytes]) -> None:
         """The requests with ``keys`` of some lane were answered or given up."""
+        opened = self._opened
         for key in keys:
             self._serve(key)
+        self._serve_if_opened(opened)
 
     def settled(self, lane: L, now: float) -> None:
         """Requests of ``lane`` were answered or given up."""
@@ -209,15 +215,17 @@ class Lanes(Generic[L, R]):
                 return None
         lane_opened = self._ports.open_lane()
         if lane_opened is not None:
+            self._opened += 1
             self.active.append(lane_opened)
             self._assert_bounds()
         return lane_opened
 
     def _make_room(self, key: bytes) -> None:
-        """Retire a lane on which ``key`` was given up; rather not the first one, and the one with most such keys."""
+        """Retire a lane on which ``key`` was given up: rather not the first one, then one that is idle, or has most such keys."""
         worn = [lane for lane in self.active if lane.is_given_up(key)]
         if worn and self._may_retire:
-            self._retire(max(worn, key=lambda lane: (lane is not self.active[0], lane.given_up)))
+            first = self.active[0]
+            self._retire(max(worn, key=lambda lane: (lane is not first, not lane.pending_requests, lane.given_up)))
 
     @property
     def _may_retire(self) -> bool:
@@ -256,8 +264,15 @@ class Lanes(Generic[L, R]):
         assert len(self.retiring) < self._lanes_max, "there is always one lane to take requests, or room for it"
 
     def _serve_all(self) -> None:
+        opened = self._opened
         for key in list(self.waiting):
             self._serve(key)
+        self._serve_if_opened(opened)
+
+    def _serve_if_opened(self, opened: int) -> None:
+        """Serve all keys if lanes were opened since there were ``opened``: every key is free on those."""
+        if self.waiting and self._opened != opened:
+            self._serve_all()
 
     def _serve(self, key: bytes) -> None:
         queue = self.waiting.get(key, deque())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from bkclient.transport.lanes import Lanes
@@ -201,6 +201,32 @@ def test_a_lane_with_a_given_up_key_that_is_needed_makes_room() -> None:
     bench.check()
 
 
+def test_a_lane_that_is_opened_for_one_key_takes_the_others_that_are_waited_for() -> None:
+    bench = Bench(lanes_max=2)
+    for entry_id in (0, 1):
+        bench.read(entry_id)
+        bench.read(entry_id)
+    bench.wait(TIMEOUT_S)
+    bench.is_backing_off = True
+    assert [bench.read(0), bench.waiting] == [4, [4]], "a lane was closed, and no other can be opened"
+    bench.is_backing_off = False
+    bench.read(1)
+    assert (bench.waiting, sorted(bench.opened[2].at_bookie)) == ([], [4, 5])
+    bench.check()
+
+
+def test_rather_a_lane_makes_room_that_can_be_closed_at_once() -> None:
+    bench = Bench(lanes_max=3)
+    for _ in range(3):
+        bench.read(0)
+    bench.wait(TIMEOUT_S)
+    bench.read(1)
+    bench.read(1)
+    bench.read(0)
+    assert [lane.is_closed for lane in bench.opened] == [False, False, True, False]
+    assert bench.waiting == []
+
+
 def test_a_retired_lane_answers_what_it_has_and_takes_no_more() -> None:
     bench = Bench(lanes_max=2, given_up_max=1)
     bench.read(0)
@@ -251,8 +277,9 @@ def test_while_the_bookie_is_backed_off_from_requests_wait_for_the_lanes_there_a
 
 STEPS = st.one_of(
     st.tuples(st.just("read"), st.integers(-1, 2), st.booleans()),
+    st.tuples(st.just("crowd"), st.lists(st.integers(0, 2), min_size=1, max_size=12)),
     st.tuples(st.just("answer"), st.integers(0, 9), st.integers(0, 9)),
-    st.tuples(st.just("wait"), st.sampled_from([0.5, 2.0, 5.0, 31.0])),
+    st.tuples(st.just("wait"), st.sampled_from([0.5, 5.0, 5.0, 31.0])),
     st.tuples(st.just("lose"), st.integers(0, 9)),
     st.tuples(st.just("back off"), st.booleans()),
 )
@@ -265,10 +292,14 @@ def play(steps: list[tuple[Any, ...]], lanes_max: int) -> Bench:
         match name:
             case "read":
                 bench.read(arguments[0], fence=arguments[1])
+            case "crowd":
+                for entry_id in arguments[0]:
+                    bench.read(entry_id)
             case "wait":
                 bench.wait(arguments[0])
             case "back off":
                 bench.is_backing_off = arguments[0]
+                bench.wait(0)  # that one may connect again is seen when somebody looks
             case "lose" if lanes:
                 bench.lose(lanes[arguments[0] % len(lanes)])
             case "answer" if lanes:
@@ -276,13 +307,13 @@ def play(steps: list[tuple[Any, ...]], lanes_max: int) -> Bench:
                 if lane.at_bookie:
                     bench.answer(lane, sorted(lane.at_bookie)[arguments[1] % len(lane.at_bookie)])
         if not bench.is_backing_off:
-            bench.wait(0)
             bench.check()
     return bench
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=400)
 @given(steps=st.lists(STEPS, max_size=60), lanes_max=st.integers(2, 4))
+@example(steps=[("crowd", [0] * 4 + [1] * 4 + [2]), ("wait", 5.0), ("read", 2, False), ("crowd", [0, 1])], lanes_max=4)
 def test_every_request_has_one_outcome_and_it_is_its_own(steps: list[tuple[Any, ...]], lanes_max: int) -> None:
     bench = play(steps, lanes_max)
     for _ in range(4):  # what waits may be sent when its key is given up, and then has as long again
