@@ -90,9 +90,16 @@ class SendsMany(AddSender, Protocol):
     """A sender to which entries can be handed many at a time."""
 
     def send_all(
-        self, bookies: tuple[str, ...], entry_ids: Sequence[int], headers: Sequence[bytes], payloads: Sequence[bytes]
+        self,
+        write_sets: Sequence[tuple[str, ...]],
+        entry_ids: Sequence[int],
+        headers: Sequence[bytes],
+        payloads: Sequence[bytes],
     ) -> None:
-        """What :meth:`~AddSender.send` does for each of these entries, whose ids count up, in their order."""
+        """What :meth:`~AddSender.send` does for each of these entries, in their order.
+
+        Their ids follow each other. Entry ``n`` goes to the write set at ``n`` modulo the number of these.
+        """
         ...
 
 

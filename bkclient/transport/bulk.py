@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from itertools import chain, islice
+from itertools import chain, cycle, islice
 from typing import Final, Protocol
 
 from bkclient._core import has_twins
@@ -176,43 +176,71 @@ class LedgerAdds(EachReplica):
         self._send_by_itself(streams, entry_id, header, payload, (buffers, acknowledgement, size))
 
     def send_all(
-        self, bookies: tuple[str, ...], entry_ids: Sequence[int], headers: Sequence[bytes], payloads: Sequence[bytes]
+        self,
+        write_sets: Sequence[tuple[str, ...]],
+        entry_ids: Sequence[int],
+        headers: Sequence[bytes],
+        payloads: Sequence[bytes],
     ) -> None:
         """See :class:`~bkclient.transport.adds.SendsMany`."""
-        encoder = self._encoder
-        if encoder is None:
-            for entry_id, header, payload in zip(entry_ids, headers, payloads, strict=True):
-                super().send(bookies, entry_id, header, payload)
-            return
         first, count = 0, len(entry_ids)
-        encoded: EncodedAdds | None = None
         while first < count:
-            streams = self._streams.get(bookies)  # again, because a connection may have ended by what was sent
-            if streams is None:
-                streams = self._find(bookies)
-            if not streams:
+            end = self._end_of_connected(write_sets, entry_ids, first)
+            sent = self._send_connected(write_sets, entry_ids[first:end], headers[first:end], payloads[first:end])
+            if not sent:
+                bookies = write_sets[entry_ids[first] % len(write_sets)]
                 super().send(bookies, entry_ids[first], headers[first], payloads[first])
-                first += 1
-                continue
-            if encoded is None:
-                entry_ids, headers, payloads = entry_ids[first:], headers[first:], payloads[first:]
-                first, count = 0, len(entry_ids)
-                encoded = encoder.encode_all(list(islice(self._txn_ids, count)), entry_ids, headers, payloads)
-            put = self._put_in_run(streams, entry_ids, encoded, first)
+            first += sent or 1
+
+    def _end_of_connected(self, write_sets: Sequence[tuple[str, ...]], entry_ids: Sequence[int], first: int) -> int:
+        """Up to which of the entries from this place on there are connections to their write sets."""
+        for place in range(first, min(first + len(write_sets), len(entry_ids))):
+            if not self._connections_to(write_sets[entry_ids[place] % len(write_sets)]):
+                return place
+        return len(entry_ids)
+
+    def _send_connected(
+        self,
+        write_sets: Sequence[tuple[str, ...]],
+        entry_ids: Sequence[int],
+        headers: Sequence[bytes],
+        payloads: Sequence[bytes],
+    ) -> int:
+        """Send these entries as long as there are connections to their write sets; returns how many were sent."""
+        encoder = self._encoder
+        first, count = 0, len(entry_ids)
+        if encoder is None or not count:
+            return 0
+        encoded = encoder.encode_all(list(islice(self._txn_ids, count)), entry_ids, headers, payloads)
+        buffers, acknowledgements, sizes = encoded
+        while first < count:
+            bookies = write_sets[entry_ids[first] % len(write_sets)]
+            streams = self._connections_to(bookies)  # again, because a connection may have ended by what was sent
+            if not streams:
+                break
+            put = self._put_in_run(streams, write_sets, entry_ids, encoded, first)
             if not put:
                 entry_id, header, payload = entry_ids[first], headers[first], payloads[first]
-                buffers, acknowledgements, sizes = encoded
                 if sizes[first] <= self._max_frame_size:
                     add = buffers[first], acknowledgements[first], sizes[first]
                     self._send_by_itself(streams, entry_id, header, payload, add)
                 else:
                     super().send(bookies, entry_id, header, payload)
             first += put or 1
+        return first
 
     def _put_in_run(
-        self, streams: tuple[RequestStream, ...], entry_ids: Sequence[int], encoded: EncodedAdds, first: int
+        self,
+        streams: tuple[RequestStream, ...],
+        write_sets: Sequence[tuple[str, ...]],
+        entry_ids: Sequence[int],
+        encoded: EncodedAdds,
+        first: int,
     ) -> int:
-        """Have the entries from this place on in the open run, or in a new one; returns how many were taken, as one by one."""
+        """Have the entries from this place on in the open run, or in a new one; returns how many were taken, as one by one.
+
+        ``streams`` are the connections for the first of them.
+        """
         buffers, acknowledgements, sizes = encoded
         acknowledgement = acknowledgements[first]
         if sizes[first] > self._max_frame_size:
@@ -230,7 +258,13 @@ class LedgerAdds(EachReplica):
             run = self._run_for(streams, entry_ids[first], acknowledgement)
         if run is None:
             return 0
-        end = min(len(sizes), first + (1 if run.is_careful else run.left))
+        stripes = [run.sets[streams]]
+        end = len(sizes)
+        if len(write_sets) > 1:
+            stripes += self._stripes_after(run, write_sets, entry_ids[first:])
+            end = end if len(stripes) == len(write_sets) else first + len(stripes)
+        # The run takes the first entry in any case, whatever room the connections of those that follow leave.
+        end = min(end, first + (1 if run.is_careful else max(1, run.left)))
         size = sum(sizes[first:end])
         if (
             len(acknowledgements[end - 1]) != run.frame_size
@@ -239,30 +273,42 @@ class LedgerAdds(EachReplica):
         ):
             end = self._end_in_run(run, encoded, first, end)
             size = sum(sizes[first:end])
+        count = end - first
         if run.replies is not self._replies:
             run.parts.append((len(run.entry_ids), self._replies, self._is_striped))
             run.replies = self._replies
-        stripe = run.sets[streams]
         if run.stripes is not None:
-            run.stripes.extend(bytes([stripe]) * (end - first))
+            run.stripes.extend(islice(cycle(stripes), count))
             run.pieces.extend(map(len, buffers[first:end]))
-        if run.quorum != self._quorum or run.numbers[stripe] > self._counts_up_to:
+        if run.quorum != self._quorum or max([run.numbers[each] for each in stripes[:count]]) > self._counts_up_to:
             run.quorum = 0
         run.entry_ids.extend(entry_ids[first:end])
         run.sizes.extend(sizes[first:end])
         run.acknowledgements.extend(acknowledgements[first:end])
         run.buffers.extend(chain.from_iterable(buffers[first:end]))
-        run.left -= end - first
+        run.left -= count
         run.room -= size
         if self._keys_recur:
             self._last_in_run = entry_ids[end - 1]
-        return end - first
+        return count
+
+    def _stripes_after(
+        self, run: OpenRun, write_sets: Sequence[tuple[str, ...]], entry_ids: Sequence[int]
+    ) -> list[int]:
+        """The numbers of the write sets after that of the first of these entries, in order, as far as the run takes them."""
+        stripes: list[int] = []
+        for entry_id in entry_ids[1 : min(len(write_sets), run.left)]:
+            streams = self._connections_to(write_sets[entry_id % len(write_sets)])
+            if not streams or not run.takes(streams, run.frame_size):
+                break
+            stripes.append(run.sets[streams])
+        return stripes
 
     def _end_in_run(self, run: OpenRun, encoded: EncodedAdds, first: int, end: int) -> int:
         """Where the entries from ``first`` on end that the run takes; it takes the first one."""
         _, acknowledgements, sizes = encoded
-        room = run.room
-        for place in range(first, end):
+        room = run.room - sizes[first]
+        for place in range(first + 1, end):
             if len(acknowledgements[place]) != run.frame_size or room <= 0 or sizes[place] > self._max_frame_size:
                 return place
             room -= sizes[place]
@@ -313,6 +359,11 @@ class LedgerAdds(EachReplica):
             return run
         run.end()
         return None
+
+    def _connections_to(self, bookies: tuple[str, ...]) -> tuple[RequestStream, ...]:
+        """Those to this write set; none if not all of them stand."""
+        streams = self._streams.get(bookies)
+        return self._find(bookies) if streams is None else streams
 
     def _find(self, bookies: tuple[str, ...]) -> tuple[RequestStream, ...]:
         # Entries of a ledger go to the same bookies in one order after the other, and all of them are to share runs.

@@ -132,6 +132,7 @@ async def a_range_read(writer: LedgerWriter, _: bytes) -> None:
 Operation = Callable[[LedgerWriter, bytes], Awaitable[None]]
 OPERATIONS: dict[str, Operation] = {
     "append": appends,
+    "append_all": appends_together,
     "unstriped_append_all": appends_together,
     "unstriped_append": appends,
     "read": single_reads,

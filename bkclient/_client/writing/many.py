@@ -89,14 +89,15 @@ class AppendsMany:
 
     def send_adds(self, entries: Sequence[NewEntry], write_sets: tuple[tuple[BookieId, ...], ...]) -> None:
         """Port of :class:`~bkclient.protocol.append.AppendMachine`."""
-        sender, sizes = self._adds, self.machine.adds.sizes
-        if not sends_many(sender) or sizes.is_striped:
+        sender = self._adds
+        if not sends_many(sender):
             for entry in entries:
                 self.send_add(entry, write_sets[entry.entry_id % len(write_sets)])
             return
         entry_ids, payloads, lacs, lengths = zip(*entries, strict=True)
         headers = self.codec.encode_headers(entry_ids, lacs, lengths, payloads)
-        sender.send_all(write_sets[0], entry_ids, headers, payloads)
+        is_striped = self.machine.adds.sizes.is_striped
+        sender.send_all(write_sets if is_striped else write_sets[:1], entry_ids, headers, payloads)
 
     def _one_by_one(self, payloads: Sequence[Payload], first: int) -> range:
         try:

@@ -135,7 +135,7 @@ class Play:
         name, sender = self.senders[place]
         assert sends_many(sender)
         headers = [header(LEDGERS[place], entry_id) for entry_id in entry_ids]
-        sender.send_all(BOOKIES, entry_ids, headers, [self._owe(name, entry_id, BOOKIES) for entry_id in entry_ids])
+        sender.send_all((BOOKIES,), entry_ids, headers, [self._owe(name, entry_id, BOOKIES) for entry_id in entry_ids])
 
     def _owe(self, name: str, entry_id: int, bookies: tuple[str, ...]) -> bytes:
         """The payload of an add to these bookies."""

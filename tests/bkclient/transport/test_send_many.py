@@ -25,6 +25,9 @@ from simbookie.world.loop import VirtualTimeLoop
 from tests.bkclient.transport.sockets import transport_over
 
 BOOKIES = ("b0", "b1", "b2")
+#: The write sets of a striped ledger, and those of one whose last write set has a bookie that nobody else sends to.
+STRIPED = (("b0", "b1"), ("b1", "b2"), ("b2", "b0"))
+REACHING = (("b0", "b1"), ("b1", "b2"), ("b2", "b3"), ("b3", "b0"))
 CODEC = EntryCodec(1, DigestType.CRC32C, b"")
 #: Where ids come to take one more byte in version 3, and where they begin.
 FIRST_IDS = (0, 124, 16_380)
@@ -35,7 +38,7 @@ STEPS = st.lists(
         st.tuples(
             st.just("send"),
             st.lists(st.sampled_from([0, 5, 100, 100, 100, 700, 1_500]), min_size=1, max_size=14),
-            st.sampled_from([BOOKIES, BOOKIES, BOOKIES, ("b0", "b1")]),
+            st.sampled_from([(BOOKIES,), (BOOKIES,), (("b0", "b1"),), STRIPED, STRIPED, REACHING]),
         ),
         st.tuples(st.just("again"), st.integers(1, 4)),
         st.tuples(st.just("turn")),
@@ -97,12 +100,12 @@ class Play:
     async def take(self, step: tuple[Any, ...]) -> None:
         sockets = self.connector.sockets
         match step:
-            case "send", sizes, bookies:
+            case "send", sizes, write_sets:
                 first, self.next_id = self.next_id, self.next_id + len(sizes)
-                self._send(range(first, self.next_id), sizes, bookies)
+                self._send(range(first, self.next_id), sizes, write_sets)
             case "again", count:  # as after a change of the ensemble
                 again = range(max(self.first_id, self.next_id - count), self.next_id)
-                self._send(again, [100] * len(again), BOOKIES)
+                self._send(again, [100] * len(again), (BOOKIES,))
             case ("turn",):
                 await asyncio.sleep(0)
             case "read", bookie_id:
@@ -117,14 +120,14 @@ class Play:
                 await asyncio.sleep(seconds)
         self.transport.check()
 
-    def _send(self, entry_ids: range, sizes: list[int], bookies: tuple[str, ...]) -> None:
+    def _send(self, entry_ids: range, sizes: list[int], write_sets: tuple[tuple[str, ...], ...]) -> None:
         payloads = [bytes(size) for size in sizes]
         headers = list(map(CODEC.encode_header, entry_ids, repeat(-1), repeat(0), payloads))
         if self.together:
-            self.adds.send_all(bookies, tuple(entry_ids), headers, payloads)
+            self.adds.send_all(write_sets, tuple(entry_ids), headers, payloads)
             return
         for entry_id, header, payload in zip(entry_ids, headers, payloads, strict=True):
-            self.adds.send(bookies, entry_id, header, payload)
+            self.adds.send(write_sets[entry_id % len(write_sets)], entry_id, header, payload)
 
 
 async def played(
@@ -133,7 +136,7 @@ async def played(
     """All that bookies got and the writer heard, and how many entries went into runs together."""
     play = Play(version, first_id, together=together, deferred=deferred, counts=len(steps) % 2 > 0)
     sizes_of_runs = []
-    for step in [("send", [5], BOOKIES), ("turn",), ("turn",), ("answer", 0, 1, "ok"), *steps, ("turn",)]:
+    for step in [("send", [5], (BOOKIES,)), ("turn",), ("turn",), ("answer", 0, 1, "ok"), *steps, ("turn",)]:
         await play.take(step)
         sizes_of_runs += [len(run) for socket in play.connector.all for run in socket.stream.connection.runs or ()]
     await play.transport.aclose()
@@ -175,13 +178,17 @@ CONNECTED = [("answer", 1, 1, "ok"), ("answer", 2, 1, "ok"), ("turn",)]
     steps=STEPS,
     deferred=st.booleans(),
 )
-@example(version=3, first_id=124, core="python", steps=[*CONNECTED, ("send", [100] * 9, BOOKIES)], deferred=False)
+@example(version=3, first_id=124, core="python", steps=[*CONNECTED, ("send", [100] * 9, (BOOKIES,))], deferred=False)
 @example(
-    version=2, first_id=0, core="python", steps=[*CONNECTED, ("send", [5, 1_500, 700, 100], BOOKIES)], deferred=False
+    version=2, first_id=0, core="python", steps=[*CONNECTED, ("send", [5, 1_500, 700, 100], (BOOKIES,))], deferred=False
 )
-@example(version=3, first_id=0, core="python", steps=[*CONNECTED, ("send", [100] * 14, BOOKIES)] * 2, deferred=True)
+@example(version=3, first_id=0, core="python", steps=[*CONNECTED, ("send", [100] * 14, (BOOKIES,))] * 2, deferred=True)
 @example(
-    version=3, first_id=0, core="python", steps=[*CONNECTED, ("send", [700] * 14, BOOKIES), ("turn",)], deferred=False
+    version=3,
+    first_id=0,
+    core="python",
+    steps=[*CONNECTED, ("send", [700] * 14, (BOOKIES,)), ("turn",)],
+    deferred=False,
 )
 def test_requests_and_outcomes_are_those_of_one_entry_after_the_other(
     version: int, first_id: int, core: str, steps: list[tuple[Any, ...]], deferred: bool
@@ -195,7 +202,7 @@ def test_requests_and_outcomes_are_those_of_one_entry_after_the_other(
 
 def test_they_go_in_runs() -> None:
     """Or the property would be about entries by themselves."""
-    steps = [*CONNECTED, ("send", [100] * 6, BOOKIES), ("turn",)]
+    steps = [*CONNECTED, ("send", [100] * 6, (BOOKIES,)), ("turn",)]
     for version in (2, 3):
         _, in_runs = in_virtual_time(version, 1, steps, together=True, deferred=False)
         assert in_runs[-3:] == [6, 6, 6]
