@@ -114,7 +114,9 @@ public final class Bench {
         long[] took = new long[request.path("latencies").asBoolean() ? entries : 0];
         List<WriteHandle> ledgers = new ArrayList<>();
         for (int i = 0; i < request.path("ledgers").asInt(1); i++) {
-            ledgers.add(create(client));
+            WriteHandle ledger = create(client);
+            ledger.append(payload); // so that bookies know the ledger, and connections stand
+            ledgers.add(ledger);
         }
         long cpu = SYSTEM.getProcessCpuTime();
         long wall = System.nanoTime();
