@@ -69,8 +69,14 @@ class Socket(SocketObject):
         self.written: list[bytes] = []
         self.wire = ServerConnection()
         self.unanswered: list[ReceivedRequest] = []
+        #: Whether the next write ends the connection, before its caller goes on.
+        self.breaks_by_a_write = False
 
     def writelines(self, buffers: list[bytes]) -> None:
+        if self.breaks_by_a_write and self.is_open:
+            self.is_open = False
+            self.stream.connection_lost(None)
+            return
         data = b"".join(buffers)
         self.written.append(data)
         self.unanswered += self.wire.receive(data)

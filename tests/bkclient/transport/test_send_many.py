@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from itertools import repeat
+from itertools import combinations, repeat
 from typing import Any
 
 import pytest
@@ -25,9 +25,11 @@ from simbookie.world.loop import VirtualTimeLoop
 from tests.bkclient.transport.sockets import transport_over
 
 BOOKIES = ("b0", "b1", "b2")
-#: The write sets of a striped ledger, and those of one whose last write set has a bookie that nobody else sends to.
+#: The write sets of striped ledgers; the last one has a bookie that nobody else sends to.
+TWO = (("b0", "b1"), ("b1", "b2"))
 STRIPED = (("b0", "b1"), ("b1", "b2"), ("b2", "b0"))
 REACHING = (("b0", "b1"), ("b1", "b2"), ("b2", "b3"), ("b3", "b0"))
+APART = (("b0", "b3"), ("b1", "b2"))
 CODEC = EntryCodec(1, DigestType.CRC32C, b"")
 #: Where ids come to take one more byte in version 3, and where they begin.
 FIRST_IDS = (0, 124, 16_380)
@@ -38,7 +40,7 @@ STEPS = st.lists(
         st.tuples(
             st.just("send"),
             st.lists(st.sampled_from([0, 5, 100, 100, 100, 700, 1_500]), min_size=1, max_size=14),
-            st.sampled_from([(BOOKIES,), (BOOKIES,), (("b0", "b1"),), STRIPED, STRIPED, REACHING]),
+            st.sampled_from([(BOOKIES,), (BOOKIES,), (("b0", "b1"),), TWO, STRIPED, REACHING]),
         ),
         st.tuples(st.just("again"), st.integers(1, 4)),
         st.tuples(st.just("turn")),
@@ -50,6 +52,8 @@ STEPS = st.lists(
             st.sampled_from(["ok", "ok", "last first", "busy"]),
         ),
         st.tuples(st.just("lose"), st.integers(0, 2)),
+        st.tuples(st.just("break by a write"), st.integers(0, 2)),
+        st.tuples(st.just("pause"), st.integers(0, 2)),
         st.tuples(st.just("wait"), st.sampled_from([1.0, 6.0])),
     ),
     max_size=16,
@@ -75,13 +79,15 @@ class Told:
 class Play:
     """A transport, a sender of entries, and what is sent in a step."""
 
-    def __init__(self, version: int, first_id: int, *, together: bool, deferred: bool, counts: bool) -> None:
+    def __init__(
+        self, version: int, first_id: int, *, together: bool, deferred: bool, counts: bool, most: int = 20
+    ) -> None:
         config = TcpTransportConfig(
             protocol_version=version,
             add_timeout_s=5.0,
             max_frame_size_bytes=FRAME_MAX,
-            max_outstanding_requests=20,
-            max_outstanding_bytes=6_000,
+            max_outstanding_requests=most,
+            max_outstanding_bytes=300 * most,
             write_buffer_low_water_bytes=1,
             write_buffer_high_water_bytes=2,
         )
@@ -93,7 +99,7 @@ class Play:
         assert isinstance(adds, LedgerAdds)
         self.adds = adds
         if counts:
-            self.adds.count(2, 1_000, is_striped=True)
+            self.adds.count(2, 3, is_striped=True)  # and not over connections that are made later
         self.first_id = self.next_id = first_id
         self.together = together
 
@@ -102,10 +108,10 @@ class Play:
         match step:
             case "send", sizes, write_sets:
                 first, self.next_id = self.next_id, self.next_id + len(sizes)
-                self._send(range(first, self.next_id), sizes, write_sets)
+                self.send(range(first, self.next_id), sizes, write_sets)
             case "again", count:  # as after a change of the ensemble
                 again = range(max(self.first_id, self.next_id - count), self.next_id)
-                self._send(again, [100] * len(again), (BOOKIES,))
+                self.send(again, [100] * len(again), (BOOKIES,))
             case ("turn",):
                 await asyncio.sleep(0)
             case "read", bookie_id:
@@ -116,11 +122,15 @@ class Play:
                 socket.answer(count, how)
             case "lose", place if BOOKIES[place] in sockets:
                 sockets[BOOKIES[place]].close()
+            case "break by a write", place if BOOKIES[place] in sockets:
+                sockets[BOOKIES[place]].breaks_by_a_write = True
+            case "pause", place if BOOKIES[place] in sockets and sockets[BOOKIES[place]].is_open:
+                sockets[BOOKIES[place]].stream.pause_writing()
             case "wait", seconds:
                 await asyncio.sleep(seconds)
         self.transport.check()
 
-    def _send(self, entry_ids: range, sizes: list[int], write_sets: tuple[tuple[str, ...], ...]) -> None:
+    def send(self, entry_ids: range, sizes: list[int], write_sets: tuple[tuple[str, ...], ...]) -> None:
         payloads = [bytes(size) for size in sizes]
         headers = list(map(CODEC.encode_header, entry_ids, repeat(-1), repeat(0), payloads))
         if self.together:
@@ -190,6 +200,57 @@ CONNECTED = [("answer", 1, 1, "ok"), ("answer", 2, 1, "ok"), ("turn",)]
     steps=[*CONNECTED, ("send", [700] * 14, (BOOKIES,)), ("turn",)],
     deferred=False,
 )
+@example(version=3, first_id=0, core="python", steps=[*CONNECTED, ("send", [1_400] * 8, (BOOKIES,))], deferred=False)
+@example(  # the third bookie's connection is newer than those that are counted
+    version=3,
+    first_id=1,
+    core="python",
+    steps=[
+        *CONNECTED,
+        ("lose", 2),
+        ("turn",),
+        *[("send", [5], (BOOKIES,)), ("turn",), ("turn",)],
+        *[
+            ("send", [5] * 6, STRIPED),
+            ("turn",),
+            ("answer", 0, 9, "ok"),
+            ("answer", 1, 9, "ok"),
+            ("answer", 2, 9, "ok"),
+        ],
+    ],
+    deferred=False,
+)
+@example(  # there is room for one more request
+    version=2,
+    first_id=0,
+    core="python",
+    steps=[*CONNECTED, ("send", [5] * 14, (BOOKIES,)), ("send", [5] * 5, (BOOKIES,)), ("send", [5] * 3, (BOOKIES,))],
+    deferred=False,
+)
+@example(  # a second write set leaves the run less room than it has used
+    version=3,
+    first_id=0,
+    core="python",
+    steps=[
+        *[*CONNECTED, ("send", [5] * 2, APART), ("turn",), ("turn",), ("send", [5] * 14, APART[1:])],
+        *[("send", [5] * 3, APART[1:]), ("turn",), ("send", [5] * 4, APART[:1]), ("send", [5] * 4, APART)],
+    ],
+    deferred=False,
+)
+@example(  # one bookie takes nothing, because what timed out was not even sent
+    version=2,
+    first_id=0,
+    core="python",
+    steps=[*CONNECTED, ("pause", 1), ("send", [700] * 12, (BOOKIES,)), ("wait", 6.0), ("send", [100] * 14, STRIPED)],
+    deferred=False,
+)
+@example(  # a connection breaks by what is sent
+    version=3,
+    first_id=1,
+    core="python",
+    steps=[*CONNECTED, ("send", [5], TWO), ("break by a write", 2), ("send", [100] * 14, TWO)],
+    deferred=False,
+)
 def test_requests_and_outcomes_are_those_of_one_entry_after_the_other(
     version: int, first_id: int, core: str, steps: list[tuple[Any, ...]], deferred: bool
 ) -> None:
@@ -198,6 +259,33 @@ def test_requests_and_outcomes_are_those_of_one_entry_after_the_other(
         together, _ = in_virtual_time(version, first_id, steps, together=True, deferred=deferred and version == 3)
         each, _ = in_virtual_time(version, first_id, steps, together=False, deferred=deferred and version == 3)
     assert together == each
+
+
+def test_a_run_has_no_more_write_sets_than_entries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their numbers are bytes, and a write set that is included for a later entry is one before its entry comes."""
+    monkeypatch.setattr(open_run, "MOST_ENTRIES", 256)
+    monkeypatch.setattr(open_run, "MOST_BYTES", 1_000_000)
+    bookies = [f"b{number}" for number in range(24)]
+    sets = list(combinations(bookies, 2))[:259]
+
+    async def main() -> list[int]:
+        play = Play(2, 0, together=True, deferred=False, counts=False, most=1_000)
+        for bookie_id in bookies:
+            play.transport.submit(bookie_id, ReadRequest(1, 0), lambda *_: None)
+        await asyncio.sleep(1)
+        for entry_id, write_set in enumerate(sets[:254]):
+            play.send(range(entry_id, entry_id + 1), [5], (write_set,))
+        play.send(range(254, 264), [5] * 10, tuple(sets[254:]))
+        await asyncio.sleep(0)
+        got = [requests_in(b"".join(socket.written)) for socket in play.connector.all]
+        await play.transport.aclose()
+        return sorted(request[0] for requests in got for request in requests if isinstance(request, tuple))
+
+    loop = VirtualTimeLoop()
+    try:
+        assert loop.run_until_complete(main()) == [entry_id for entry_id in range(264) for _ in range(2)]
+    finally:
+        loop.close()
 
 
 def test_they_go_in_runs() -> None:
