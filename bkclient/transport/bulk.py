@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from itertools import chain, cycle, islice
+from itertools import islice
 from typing import Final, Protocol
 
 from bkclient._core import has_twins
@@ -242,74 +242,55 @@ class LedgerAdds(EachReplica):
         ``streams`` are the connections for the first of them.
         """
         buffers, acknowledgements, sizes = encoded
-        acknowledgement = acknowledgements[first]
         if sizes[first] > self._max_frame_size:
             return 0
-        run = self._streams.run
-        if (
-            run is None
-            or run.frame_size != len(acknowledgement)
-            or run.left <= 0
-            or run.room <= 0
-            or (streams is not run.streams and streams not in run.sets)
-            or entry_ids[first] <= self._last_in_run
-            or run.is_careful
-        ):
-            run = self._run_for(streams, entry_ids[first], acknowledgement)
+        run = self._run_for(streams, entry_ids[first], acknowledgements[first])
         if run is None:
             return 0
-        stripes = [run.sets[streams]]
-        end = len(sizes)
-        if len(write_sets) > 1:
-            stripes += self._stripes_after(run, write_sets, entry_ids[first:])
-            end = end if len(stripes) == len(write_sets) else first + len(stripes)
-        # The run takes the first entry in any case, whatever room the connections of those that follow leave.
-        end = min(end, first + (1 if run.is_careful else max(1, run.left)))
-        size = sum(sizes[first:end])
-        if (
-            len(acknowledgements[end - 1]) != run.frame_size
-            or size > run.room
-            or max(sizes[first:end]) > self._max_frame_size
-        ):
-            end = self._end_in_run(run, encoded, first, end)
-            size = sum(sizes[first:end])
-        count = end - first
+        stripes = [run.sets[streams], *self._stripes_after(run, write_sets, entry_ids, first)]
+        end = len(sizes) if len(stripes) == len(write_sets) else first + len(stripes)
+        end = self._end_in_run(run, acknowledgements, sizes, first, end)
+        taken = slice(first, end)
         if run.replies is not self._replies:
             run.parts.append((len(run.entry_ids), self._replies, self._is_striped))
             run.replies = self._replies
-        if run.stripes is not None:
-            run.stripes.extend(islice(cycle(stripes), count))
-            run.pieces.extend(map(len, buffers[first:end]))
-        if run.quorum != self._quorum or max([run.numbers[each] for each in stripes[:count]]) > self._counts_up_to:
+        run.take(entry_ids[taken], (buffers[taken], acknowledgements[taken], sizes[taken]), stripes)
+        if (
+            run.quorum != self._quorum
+            or max([run.numbers[each] for each in stripes[: end - first]]) > self._counts_up_to
+        ):
             run.quorum = 0
-        run.entry_ids.extend(entry_ids[first:end])
-        run.sizes.extend(sizes[first:end])
-        run.acknowledgements.extend(acknowledgements[first:end])
-        run.buffers.extend(chain.from_iterable(buffers[first:end]))
-        run.left -= count
-        run.room -= size
         if self._keys_recur:
             self._last_in_run = entry_ids[end - 1]
-        return count
+        return end - first
 
     def _stripes_after(
-        self, run: OpenRun, write_sets: Sequence[tuple[str, ...]], entry_ids: Sequence[int]
+        self, run: OpenRun, write_sets: Sequence[tuple[str, ...]], entry_ids: Sequence[int], first: int
     ) -> list[int]:
-        """The numbers of the write sets after that of the first of these entries, in order, as far as the run takes them."""
+        """The numbers of the write sets after that of the entry at this place, in order, as far as the run takes them."""
         stripes: list[int] = []
-        for entry_id in entry_ids[1 : min(len(write_sets), run.left)]:
+        for entry_id in entry_ids[first + 1 : first + min(len(write_sets), run.left)]:
             streams = self._connections_to(write_sets[entry_id % len(write_sets)])
             if not streams or not run.takes(streams, run.frame_size):
                 break
             stripes.append(run.sets[streams])
         return stripes
 
-    def _end_in_run(self, run: OpenRun, encoded: EncodedAdds, first: int, end: int) -> int:
-        """Where the entries from ``first`` on end that the run takes; it takes the first one."""
-        _, acknowledgements, sizes = encoded
+    def _end_in_run(
+        self, run: OpenRun, acknowledgements: Sequence[bytes], sizes: Sequence[int], first: int, end: int
+    ) -> int:
+        """Up to where the run takes the entries between these places.
+
+        It takes the first one in any case, whatever room the connections of those that follow leave.
+        """
+        end = min(end, first + (1 if run.is_careful else max(1, run.left)))
+        most = self._max_frame_size
+        is_like_the_last = len(acknowledgements[end - 1]) == run.frame_size  # ids count up, and so does what they take
+        if is_like_the_last and sum(sizes[first:end]) <= run.room and max(sizes[first:end]) <= most:
+            return end
         room = run.room - sizes[first]
         for place in range(first + 1, end):
-            if len(acknowledgements[place]) != run.frame_size or room <= 0 or sizes[place] > self._max_frame_size:
+            if len(acknowledgements[place]) != run.frame_size or room <= 0 or sizes[place] > most:
                 return place
             room -= sizes[place]
         return end

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
-from itertools import accumulate, chain, compress, pairwise
+from itertools import accumulate, chain, compress, cycle, islice, pairwise
 from operator import itemgetter
 from typing import Any, Final
 from weakref import WeakValueDictionary
@@ -21,6 +21,7 @@ from bkclient.transport.adds import AddReplies
 from bkclient.transport.request_stream import RequestStream
 from bkclient.transport.striped_tally import StripedTally
 from bkclient.transport.tally import PLACES, HeldBack, Part, Tally
+from bkclient.wire.envelope import EncodedAdds
 from bkclient.wire.outstanding import Load
 from bkclient.wire.runs import Run
 
@@ -159,6 +160,19 @@ class OpenRun:
             if stream.run is not self:
                 stream.join_run(self)
         return self.left > 0 and self.room > 0
+
+    def take(self, entry_ids: Sequence[int], encoded: EncodedAdds, stripes: Sequence[int]) -> None:
+        """Take these adds, which go to the write sets with these numbers in turn."""
+        buffers, acknowledgements, sizes = encoded
+        if self.stripes is not None:
+            self.stripes.extend(islice(cycle(stripes), len(sizes)))
+            self.pieces.extend(map(len, buffers))
+        self.entry_ids.extend(entry_ids)
+        self.sizes.extend(sizes)
+        self.acknowledgements.extend(acknowledgements)
+        self.buffers.extend(chain.from_iterable(buffers))
+        self.left -= len(sizes)
+        self.room -= sum(sizes)
 
     def end(self) -> None:
         """Register the adds with the connections, and hand these the frames."""
