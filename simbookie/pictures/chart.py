@@ -5,6 +5,7 @@ Nothing in it depends on the machine: the same values give the same bytes.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -119,8 +120,8 @@ def _corners(times: Sequence[float], values: Sequence[float]) -> list[tuple[floa
 
 
 def _ceiling(value: float) -> float:
-    """The next round number, 1 for 0."""
-    if value <= 0:
+    """The next round number, 1 for 0 and for numbers so small that there is no round one."""
+    if value < sys.float_info.min:
         return 1.0
     unit = 10.0 ** floor(log10(value))
     return next(factor * unit for factor in (1, 2, 2.5, 5, 10) if factor * unit >= value * (1 - 1e-12))

@@ -32,8 +32,12 @@ def with_more_examples(test: Callable[..., Any], times: int) -> None:
 
 
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
-    """All that was collected; a test that is collected with several parameters is one."""
+    """All that was collected; a test that is collected with several parameters is one.
+
+    But for state machines, whose settings are elsewhere: ``make stateful`` runs them at length.
+    """
     times = int(os.environ.get("MORE", "25"))
     found = {getattr(item.obj, "__func__", item.obj): None for item in items if isinstance(item, pytest.Function)}
     for test in filter(is_hypothesis_test, found):
-        with_more_examples(test, times)
+        if hasattr(test, _SETTINGS):
+            with_more_examples(test, times)

@@ -40,6 +40,10 @@ def test_every_curve_is_a_line_and_every_name_a_text() -> None:
     assert chart("a & b", [0, 1, 2], panels) == text
 
 
+def test_values_for_which_there_is_no_round_number() -> None:
+    assert "<svg" in chart("tiny", [0.0, 1.0], [Panel("one", [Curve("c", [0.0, 5e-324])])])
+
+
 @given(
     st.lists(st.floats(0.001, 1e6), min_size=1, max_size=20),
     st.data(),
