@@ -402,7 +402,8 @@ class WriterShell(CountedAnswers, AppendsMany):
             for entry in entries:
                 self._stats.on_ended(entry)
         self.outcomes.confirm(entries)
-        self.window.give_back(self._payload_bytes(entries), len(entries))
+        size = len(entries[0].payload) if len(entries) == 1 else self._payload_bytes(entries)
+        self.window.give_back(size, len(entries))
         if self.turns:
             for entry in entries:
                 self._wake_turn(entry.entry_id + 1)
