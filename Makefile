@@ -110,7 +110,7 @@ exhaustive: $(INSTALLED)  ## every order of everything that may happen in small 
 stateful: $(INSTALLED)  ## arbitrary schedules against the reference model, at length: machines, and the client in virtual time
 	$(BIN)/pytest -q -m sweep tests/bkclient/protocol/stateful tests/simbookie/world/stateful
 
-properties: $(INSTALLED)  ## property tests with 25 times their examples, other ones each time (MORE=100 for more; an hour of a processor)
+properties: $(INSTALLED)  ## property tests with 25 times their examples, other ones each time (MORE=100 for more; half an hour of a processor)
 	$(BIN)/pytest -q -n auto --dist loadfile -p tests.tools.more_examples --timeout 0 \
 	  -m "hypothesis and not deep and not sweep and not interop" tests
 
