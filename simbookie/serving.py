@@ -105,7 +105,6 @@ def run(main: Coroutine[Any, Any, Result], *, uvloop: bool) -> Result:
         import uvloop as uvloop_module  # noqa: PLC0415  optional
 
         new_loop = uvloop_module.new_event_loop
-    gc.collect()
     gc.freeze()  # what was imported stays, and a collection that looked at it would be a pause of 10 to 20 ms
     try:
         with asyncio.Runner(loop_factory=new_loop) as runner:

@@ -218,14 +218,12 @@ class LedgerAdds(EachReplica):
             streams = self._connections_to(bookies)  # again, because a connection may have ended by what was sent
             if not streams:
                 break
-            put = self._put_in_run(streams, write_sets, entry_ids, encoded, first)
-            if not put:
-                entry_id, header, payload = entry_ids[first], headers[first], payloads[first]
-                if sizes[first] <= self._max_frame_size:
-                    add = buffers[first], acknowledgements[first], sizes[first]
-                    self._send_by_itself(streams, entry_id, header, payload, add)
-                else:
-                    super().send(bookies, entry_id, header, payload)
+            put = 0
+            entry = entry_ids[first], headers[first], payloads[first]
+            if sizes[first] > self._max_frame_size:
+                super().send(bookies, *entry)
+            elif not (put := self._put_in_run(streams, write_sets, entry_ids, encoded, first)):
+                self._send_by_itself(streams, *entry, (buffers[first], acknowledgements[first], sizes[first]))
             first += put or 1
         return first
 
@@ -239,11 +237,9 @@ class LedgerAdds(EachReplica):
     ) -> int:
         """Have the entries from this place on in the open run, or in a new one; returns how many were taken, as one by one.
 
-        ``streams`` are the connections for the first of them.
+        ``streams`` are the connections for the first of them, whose frame is not too large.
         """
         buffers, acknowledgements, sizes = encoded
-        if sizes[first] > self._max_frame_size:
-            return 0
         run = self._run_for(streams, entry_ids[first], acknowledgements[first])
         if run is None:
             return 0
@@ -285,8 +281,8 @@ class LedgerAdds(EachReplica):
         """
         end = min(end, first + (1 if run.is_careful else max(1, run.left)))
         most = self._max_frame_size
-        is_like_the_last = len(acknowledgements[end - 1]) == run.frame_size  # ids count up, and so does what they take
-        if is_like_the_last and sum(sizes[first:end]) <= run.room and max(sizes[first:end]) <= most:
+        are_alike = len(acknowledgements[end - 1]) == run.frame_size  # ids count up, and so does what they take
+        if are_alike and sum(sizes[first:end]) <= run.room and max(sizes[first:end]) <= most:
             return end
         room = run.room - sizes[first]
         for place in range(first + 1, end):

@@ -96,8 +96,7 @@ class AppendsMany:
             return
         entry_ids, payloads, lacs, lengths = zip(*entries, strict=True)
         headers = self.codec.encode_headers(entry_ids, lacs, lengths, payloads)
-        is_striped = self.machine.adds.sizes.is_striped
-        sender.send_all(write_sets if is_striped else write_sets[:1], entry_ids, headers, payloads)
+        sender.send_all(write_sets, entry_ids, headers, payloads)
 
     def _one_by_one(self, payloads: Sequence[Payload], first: int) -> range:
         try:

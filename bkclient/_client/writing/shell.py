@@ -402,6 +402,7 @@ class WriterShell(CountedAnswers, AppendsMany):
             for entry in entries:
                 self._stats.on_ended(entry)
         self.outcomes.confirm(entries)
+        # Writers of many ledgers hear of one entry at a time, and a call would cost each of them.
         size = len(entries[0].payload) if len(entries) == 1 else self._payload_bytes(entries)
         self.window.give_back(size, len(entries))
         if self.turns:

@@ -309,12 +309,16 @@ def play(steps: list[tuple[Any, ...]], lanes_max: int) -> Bench:
                     bench.answer(lane, sorted(lane.at_bookie)[arguments[1] % len(lane.at_bookie)])
         if not bench.is_backing_off:
             bench.check(is_looked_after=name == "wait")
+    if not bench.is_backing_off:
+        bench.wait(0)
+        bench.check(is_looked_after=True)
     return bench
 
 
 @settings(deadline=None, max_examples=400)
 @given(steps=st.lists(STEPS, max_size=60), lanes_max=st.integers(2, 4))
 @example(steps=[("crowd", [0] * 4 + [1] * 4 + [2]), ("wait", 5.0), ("read", 2, False), ("crowd", [0, 1])], lanes_max=4)
+@example(steps=[("crowd", [1] * 3), ("wait", 5.0), ("crowd", [0, 0, 0, 1])], lanes_max=3)
 def test_every_request_has_one_outcome_and_it_is_its_own(steps: list[tuple[Any, ...]], lanes_max: int) -> None:
     bench = play(steps, lanes_max)
     for _ in range(4):  # what waits may be sent when its key is given up, and then has as long again
